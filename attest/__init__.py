@@ -1,0 +1,1 @@
+"""Evidence: who computed what, where, in which boot state; makers and verifiers."""

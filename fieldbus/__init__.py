@@ -1,0 +1,1 @@
+"""Wire bytes to typed samples and back, with time one can trust."""

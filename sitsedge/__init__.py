@@ -1,0 +1,1 @@
+"""The appliance: loop, sandbox, compiler, gate, bridge and command line."""
