@@ -1,0 +1,238 @@
+"""The deployment file: one appliance, one model, one source, its clock and proof rules.
+
+The SHA-256 of the file's bytes is the deployment digest of the evidence: both ``sitsd`` and the gate
+compute it from their own copy, so a changed deployment cannot open an epoch at a gate that was not given the change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from sitsedge.config.source import ConfigError, ConfigFault, load_model, positions_of
+from sitsedge.config.units import UNITS
+
+Identifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Milliseconds = Annotated[float, Field(gt=0, le=3_600_000, allow_inf_nan=False)]
+FIELDS_MAX = 64
+
+
+class Strict(BaseModel):
+    """Unknown keys are faults, values are not coerced, objects do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ModelFiles(Strict):
+    """What the module is built from, or the bundle that already is: paths relative to the deployment file."""
+
+    onnx: str | None = None
+    calibration: str | None = None
+    limits: str | None = None
+    bundle: str | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ModelFiles:
+        parts = (self.onnx, self.calibration, self.limits)
+        if (self.bundle is None) == all(part is None for part in parts) or (self.bundle is None and None in parts):
+            raise ValueError("either 'bundle', or all of 'onnx', 'calibration' and 'limits'")
+        return self
+
+
+class SourceField(Strict):
+    """One field of the DataSet, in wire order. ``unit`` must be the unit of the model's input of the same name."""
+
+    name: FieldName
+    unit: str
+
+    @field_validator("unit")
+    @classmethod
+    def _known(cls, unit: str) -> str:
+        if unit not in UNITS:
+            raise ValueError(f"one of the units {', '.join(sorted(UNITS))}")
+        return unit
+
+
+class UadpSource(Strict):
+    """A UADP publisher heard over UDP (OPC 10000-14, 7.3.2)."""
+
+    protocol: Literal["uadp-udp"]
+    address: str
+    port: Port
+    interface: str | None = None
+    publisher_id: Annotated[int, Field(ge=0, le=65535)]
+    writer_group_id: Annotated[int, Field(ge=0, le=65535)]
+    data_set_writer_id: Annotated[int, Field(ge=1, le=65535)]
+    fields: Annotated[list[SourceField], Field(min_length=1, max_length=FIELDS_MAX)]
+
+    @field_validator("address")
+    @classmethod
+    def _ip(cls, address: str) -> str:
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            raise ValueError("an IP address to listen on") from None
+        return address
+
+
+class OpcUaTag(Strict):
+    """A subscribed variable: browse path below the Objects folder, in the source's namespace."""
+
+    name: FieldName
+    unit: str
+    path: Annotated[str, Field(min_length=1, max_length=255)]
+
+
+class OpcUaSource(Strict):
+    """OPC UA subscriptions through ``sits-bridge``, which hands the samples to the loop as UADP on loopback."""
+
+    protocol: Literal["opcua"]
+    endpoint: Annotated[str, Field(pattern=r"^opc\.tcp://[^\s/]+(:\d+)?(/\S*)?$")]
+    namespace: Annotated[str, Field(min_length=1, max_length=255)]
+    publishing_interval_ms: Milliseconds = 10.0
+    bridge_port: Port
+    tags: Annotated[list[OpcUaTag], Field(min_length=1, max_length=FIELDS_MAX)]
+
+
+class Cycle(Strict):
+    """How often, how long, and whether the command carries its proof."""
+
+    trigger: Literal["frame"] = "frame"
+    period_ms: Milliseconds
+    deadline_ms: Milliseconds
+    proof: Literal["inline", "off"] = "inline"
+
+
+class Timing(Strict):
+    """Age limits by this machine's clock, and the least clock quality that may lead to a write."""
+
+    source_age_ms_max: Milliseconds
+    decision_age_ms_max: Milliseconds
+    future_ms_max: Milliseconds
+    time_quality_min: Literal["free", "ntp", "ptp-sw", "ptp-hw"] = "free"
+
+
+class Attestation(Strict):
+    """Which TPM may speak for this device and for how long an epoch lasts."""
+
+    tpm: Literal["auto", "hardware", "swtpm"] = "auto"
+    allow_simulated: bool = False
+    epoch_s_max: Annotated[int, Field(ge=1, le=86_400)] = 3600
+    policy_days: Annotated[int, Field(ge=1, le=3650)] = 365
+
+
+class Mode(Strict):
+    """The mode asked for at start and who approved it (architecture: AUTO needs two names)."""
+
+    initial: Literal["OFF", "SHADOW", "ADVISORY", "SUPERVISED", "AUTO"]
+    approved_by: list[Annotated[str, Field(min_length=1, max_length=64)]] = []
+
+    @model_validator(mode="after")
+    def _approvals(self) -> Mode:
+        need = {"AUTO": 2, "SUPERVISED": 1, "ADVISORY": 1}.get(self.initial, 0)
+        if len(set(self.approved_by)) < need:
+            raise ValueError(f"at least {need} different name(s) in approved_by for {self.initial}")
+        return self
+
+
+class LedgerRules(Strict):
+    checkpoint_ms: Milliseconds = 1000.0
+
+
+class RollingMillPlant(Strict):
+    """The simulated mill started beside the appliance; never in a production profile."""
+
+    kind: Literal["rolling-mill"]
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)]
+    publish_hz: Annotated[int, Field(ge=10, le=1000)] = 100
+
+
+class ReplayPlant(Strict):
+    """Recorded sensor files published through a real OPC UA server in a process of its own."""
+
+    kind: Literal["replay"]
+    csv: str | None = None
+    speed: Annotated[float, Field(gt=0, le=1000)] = 1.0
+
+
+class Deployment(Strict):
+    """A whole deployment file, version 1."""
+
+    version: Literal[1]
+    name: Identifier
+    profile: Literal["development", "production"]
+    device_id: Identifier
+    gate_id: Identifier
+    gate_file: str
+    model: ModelFiles
+    source: Annotated[UadpSource | OpcUaSource, Field(discriminator="protocol")]
+    cycle: Cycle
+    timing: Timing
+    attestation: Attestation = Attestation()
+    mode: Mode
+    ledger: LedgerRules = LedgerRules()
+    engine: Literal["jit", "pulley"] = "jit"
+    simulation: Annotated[RollingMillPlant | ReplayPlant, Field(discriminator="kind")] | None = None
+
+    @model_validator(mode="after")
+    def _production(self) -> Deployment:
+        if self.profile == "production":
+            if self.cycle.proof == "off":
+                raise ValueError("cycle.proof other than 'off' in a production profile")
+            if self.attestation.allow_simulated or self.attestation.tpm == "swtpm":
+                raise ValueError("no simulated TPM in a production profile")
+            if self.simulation is not None:
+                raise ValueError("no 'simulation' in a production profile")
+        return self
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the DataSet's fields in wire order."""
+        items = self.source.fields if isinstance(self.source, UadpSource) else self.source.tags
+        return tuple(item.name for item in items)
+
+    @property
+    def field_units(self) -> tuple[str, ...]:
+        """Units in the same order."""
+        items = self.source.fields if isinstance(self.source, UadpSource) else self.source.tags
+        return tuple(item.unit for item in items)
+
+
+def load_deployment(path: Path) -> Deployment:
+    """Read and check a deployment file and the presence of the files it names.
+
+    Raises :class:`ConfigError` with every fault's file, line and column.
+    """
+    deployment = load_model(path, Deployment)
+    faults = []
+    model = deployment.model
+    named = {
+        "model.onnx": model.onnx,
+        "model.calibration": model.calibration,
+        "model.limits": model.limits,
+        "model.bundle": model.bundle,
+        "gate_file": deployment.gate_file,
+    }
+    for key, name in named.items():
+        if name is not None and not (path.parent / name).exists():
+            line, column = locate(path, key)
+            faults.append(ConfigFault(str(path), line, column, key, f"no such file {name!r}", "an existing file"))
+    if faults:
+        raise ConfigError(faults)
+    return deployment
+
+
+def locate(path: Path, dotted_key: str) -> tuple[int, int]:
+    """Line and column of a key such as ``model.onnx`` (1, 1 when it is not there)."""
+    return positions_of(path).get(tuple(dotted_key.split(".")), (1, 1))
+
+
+def deployment_digest(path: Path) -> bytes:
+    """SHA-256 of the file's bytes (32 bytes)."""
+    return hashlib.sha256(path.read_bytes()).digest()

@@ -1,0 +1,96 @@
+"""The gate's own file: where the PLC is and what the gate allows, whatever a module or a deployment says.
+
+The gate's limits are configured on its side and the module's can only tighten them; see
+:func:`tighten`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from sitsedge.config.deployment import FieldName, Milliseconds, Strict
+from sitsedge.config.source import load_model
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class OutputLimit(Strict):
+    """Physical limits of one output; ``max_rate`` per second between two accepted commands."""
+
+    name: FieldName
+    unit: str
+    limits: Annotated[list[Finite], Field(min_length=2, max_length=2)]
+    max_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    node: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    applied_node: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-6
+
+    @model_validator(mode="after")
+    def _range(self) -> OutputLimit:
+        if self.limits[0] >= self.limits[1]:
+            raise ValueError("limits [low, high] with low < high")
+        return self
+
+
+class InputLimit(Strict):
+    """Physical limits of one input that the gate itself demands."""
+
+    name: FieldName
+    range: Annotated[list[Finite], Field(min_length=2, max_length=2)]
+    max_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _range(self) -> InputLimit:
+        if self.range[0] >= self.range[1]:
+            raise ValueError("range [low, high] with low < high")
+        return self
+
+
+class Relation(Strict):
+    """``sum(coefficient * output) <= bound`` over physical output values."""
+
+    terms: Annotated[dict[FieldName, Finite], Field(min_length=1, max_length=16)]
+    bound: Finite
+
+
+class Plc(Strict):
+    """The PLC's OPC UA server and the nodes of its request block, as browse paths below Objects."""
+
+    endpoint: Annotated[str, Field(pattern=r"^opc\.tcp://[^\s/]+(:\d+)?(/\S*)?$")]
+    namespace: Annotated[str, Field(min_length=1, max_length=255)]
+    sequence_node: str
+    heartbeat_node: str
+    auto_request_node: str
+    auto_active_node: str
+    applied_sequence_node: str
+
+
+class GateFile(Strict):
+    """A whole gate file, version 1. Without ``plc`` the gate can only run in SHADOW."""
+
+    version: Literal[1]
+    outputs: Annotated[list[OutputLimit], Field(min_length=1, max_length=64)]
+    inputs: list[InputLimit] = Field(default_factory=list)
+    relations: list[Relation] = Field(default_factory=list)
+    plc: Plc | None = None
+    source_age_ms_max: Milliseconds
+    decision_age_ms_max: Milliseconds
+    future_ms_max: Milliseconds
+    time_quality_min: Literal["free", "ntp", "ptp-sw", "ptp-hw"] = "free"
+    proof: Literal["inline", "off"] = "inline"
+    readback_ms_max: Milliseconds = 200.0
+    silence_ms_max: Milliseconds = 500.0
+
+    @model_validator(mode="after")
+    def _nodes(self) -> GateFile:
+        if self.plc is not None and any(o.node is None or o.applied_node is None for o in self.outputs):
+            raise ValueError("'node' and 'applied_node' for every output when 'plc' is given")
+        return self
+
+
+def load_gate_file(path: Path) -> GateFile:
+    """Read a gate file; :class:`~sitsedge.config.source.ConfigError` with file, line and column otherwise."""
+    return load_model(path, GateFile)
