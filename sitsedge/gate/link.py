@@ -19,7 +19,10 @@ Message = dict[str, Any]
 
 
 class LinkError(SitsError):
-    """The gate cannot be reached or speaks something else; codes ``gate-unreachable``, ``gate-closed``, ``gate-message``."""
+    """The gate cannot be reached or speaks something else.
+
+    Codes: ``gate-unreachable``, ``gate-closed``, ``gate-message``.
+    """
 
 
 def encode(message: Message) -> bytes:

@@ -1,0 +1,1 @@
+"""Brings a deployment up and down: state folder, keys, TPM, enrolment, module, processes."""

@@ -1,0 +1,138 @@
+"""Child processes of one deployment: started in order, watched, stopped in reverse order, none left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sitsedge.errors import SitsError
+from sitsedge.telemetry import read_snapshot
+
+STOP_TIMEOUT_S = 10.0
+POLL_S = 0.02
+LOG_TAIL_BYTES = 8192
+
+
+class ChildError(SitsError):
+    """A process that did not start or ended by itself; codes ``child-start``, ``child-died``."""
+
+
+@dataclass(slots=True)
+class Child:
+    """One running process of the appliance."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    stopped: bool = field(default=False)
+
+
+class Children:
+    """Starts and stops processes of one deployment.
+
+    ``run_dir`` holds their snapshots, ``log_dir`` their logs. Each child asks the kernel for SIGTERM when
+    this process dies, so that a killed supervisor leaves nothing running.
+    """
+
+    def __init__(self, run_dir: Path, log_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._log_dir = log_dir
+        self._children: list[Child] = []
+
+    def start(self, name: str, module: str, arguments: list[str], *, ready_timeout_s: float = 60.0) -> Child:
+        """Start ``python -m module`` and wait until its snapshot says ``ready`` or ``running``.
+
+        Raises :class:`ChildError` ``child-start`` with the reason the process gave.
+        """
+        (self._run_dir / f"{name}.json").unlink(missing_ok=True)
+        log = self._log_dir / f"{name}.stderr"
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                env={**os.environ, "SITS_SUPERVISED": "1"},
+                start_new_session=True,
+            )
+        child = Child(name, process, log)
+        self._children.append(child)
+        deadline = time.monotonic() + ready_timeout_s
+        while time.monotonic() < deadline:
+            snapshot = read_snapshot(self._run_dir, name)
+            if snapshot is not None and snapshot.pid == process.pid and snapshot.state in ("ready", "running"):
+                return child
+            if process.poll() is not None:
+                raise ChildError(
+                    "child-start",
+                    found=f"{name} ended with {process.returncode}: {last_words(child, self._log_dir)}",
+                    expected="a running process",
+                    hint=f"see {log.name} and {name}.log in {self._log_dir}",
+                )
+            time.sleep(POLL_S)
+        raise ChildError(
+            "child-start",
+            found=f"{name} not ready after {ready_timeout_s:.0f} s",
+            expected="a ready process",
+            hint=f"see {name}.log in {self._log_dir}",
+        )
+
+    def check(self) -> None:
+        """Raise :class:`ChildError` ``child-died`` when a child ended without being asked to."""
+        for child in self._children:
+            if not child.stopped and child.process.poll() is not None:
+                raise ChildError(
+                    "child-died",
+                    found=f"{child.name} ended with {child.process.returncode}: {last_words(child, self._log_dir)}",
+                    expected="a running process",
+                    hint=f"see {child.name}.log in {self._log_dir}",
+                )
+
+    def stop(self, name: str) -> int | None:
+        """SIGTERM, then SIGKILL after ``STOP_TIMEOUT_S``; the exit code, ``None`` when there is no such child."""
+        for child in self._children:
+            if child.name == name and not child.stopped:
+                return self._stop(child)
+        return None
+
+    def stop_all(self, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Stop what still runs, newest first."""
+        for child in reversed(self._children):
+            if not child.stopped:
+                progress(child.name)
+                self._stop(child)
+
+    def _stop(self, child: Child) -> int:
+        child.stopped = True
+        if child.process.poll() is None:
+            child.process.send_signal(signal.SIGTERM)
+            child.process.send_signal(signal.SIGCONT)  # a stopped process would never see the first signal
+        try:
+            return child.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            child.process.kill()
+            return child.process.wait()
+
+
+def last_words(child: Child, log_dir: Path) -> str:
+    """The last error a process wrote, in one line."""
+    for path in (log_dir / f"{child.name}.log", child.log):
+        try:
+            lines = path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+        except OSError:
+            continue
+        for line in reversed(lines):
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                return line
+            if isinstance(entry, dict) and entry.get("level") in ("error", "critical"):
+                return str(entry.get("msg"))
+    return "no message"

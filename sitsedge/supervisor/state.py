@@ -1,0 +1,110 @@
+"""The state folder of one deployment: the only place where the appliance keeps anything."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from sitsedge.config import Deployment
+from sitsedge.errors import SitsError
+
+UNIX_PATH_MAX = 107  # sun_path of unix(7), without the closing zero
+FOLDERS = ("pki", "keys", "trust", "modules", "tpm", "ledger/device", "ledger/gate", "ledger/anchors", "run", "logs")
+
+
+@dataclass(frozen=True, slots=True)
+class StateDir:
+    """Paths below one state folder."""
+
+    root: Path
+
+    @property
+    def pki(self) -> Path:
+        return self.root / "pki"
+
+    @property
+    def keys(self) -> Path:
+        return self.root / "keys"
+
+    @property
+    def trust(self) -> Path:
+        return self.root / "trust"
+
+    @property
+    def modules(self) -> Path:
+        return self.root / "modules"
+
+    @property
+    def tpm(self) -> Path:
+        return self.root / "tpm"
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "ledger"
+
+    @property
+    def device_ledger(self) -> Path:
+        return self.ledger / "device" / "ledger.db"
+
+    @property
+    def gate_ledger(self) -> Path:
+        return self.ledger / "gate" / "ledger.db"
+
+    @property
+    def anchors(self) -> Path:
+        return self.ledger / "anchors"
+
+    @property
+    def run(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def gate_socket(self) -> Path:
+        return self.run / "gate.sock"
+
+    @property
+    def gate_control(self) -> Path:
+        return self.run / "gate-control.sock"
+
+    @property
+    def event_log(self) -> Path:
+        return self.tpm / "event-log.bin"
+
+    def create(self) -> None:
+        """Make the folders, readable by this user only. Raises :class:`SitsError` ``state-dir``."""
+        longest = str(self.gate_control.resolve())
+        if len(longest.encode()) > UNIX_PATH_MAX:
+            raise SitsError(
+                "state-dir",
+                found=f"a state folder whose socket path has {len(longest)} bytes",
+                expected=f"at most {UNIX_PATH_MAX}",
+                hint="choose a shorter --state-dir",
+            )
+        try:
+            for name in FOLDERS:
+                (self.root / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.root.chmod(0o700)
+        except OSError as error:
+            raise SitsError(
+                "state-dir",
+                found=f"{self.root}: {error.strerror}",
+                expected="a folder this user can write",
+                hint="choose another one with --state-dir",
+            ) from error
+
+
+def state_dir_of(deployment: Deployment, override: Path | None) -> StateDir:
+    """``override``, else ``SITS_STATE_DIR``, else the place for the profile: /var/lib/sits or the user's own."""
+    if override is not None:
+        return StateDir(override.absolute())
+    if base := os.environ.get("SITS_STATE_DIR"):
+        return StateDir(Path(base).absolute() / deployment.name)
+    if deployment.profile == "production":
+        return StateDir(Path("/var/lib/sits") / deployment.name)
+    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return StateDir(home / "sits" / deployment.name)
