@@ -1,0 +1,24 @@
+"""The one error of the UADP codec; its code names the rule that the bytes (or the value to encode) broke."""
+
+from __future__ import annotations
+
+from fieldbus.errors import FieldbusError
+
+
+class UadpError(FieldbusError):
+    """Bytes that are not an acceptable UADP NetworkMessage, or a value that cannot become one.
+
+    ``offset`` is the byte at which the rule was broken, or ``None`` where no byte is to blame.
+    """
+
+    def __init__(self, code: str, *, found: str, expected: str, hint: str = "", offset: int | None = None) -> None:
+        super().__init__(code, found=found, expected=expected, hint=hint)
+        self.offset = offset
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.offset is None else f"{text} at byte {self.offset}"
+
+
+class LayoutError(UadpError):
+    """A well-formed NetworkMessage that is not (or not usable as) the DataSet the deployment declares."""
