@@ -1,0 +1,63 @@
+"""Typed refusals of the compiler; each says where, what was found, what was expected and what to change."""
+
+from __future__ import annotations
+
+from sitsedge.errors import SitsError
+
+
+class CompileError(SitsError):
+    """Base of everything the compiler refuses."""
+
+
+class OnnxImportError(CompileError):
+    """An ONNX file, or one node of it, is outside what can be compiled.
+
+    ``node`` is the node's name (or its position when it has none), ``operator`` its ONNX operator; both
+    are empty when the file as a whole is refused.
+    """
+
+    def __init__(
+        self, code: str, *, found: str, expected: str, hint: str = "", node: str = "", operator: str = ""
+    ) -> None:
+        super().__init__(code, found=found, expected=expected, hint=hint)
+        self.node = node
+        self.operator = operator
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"node {self.node!r} ({self.operator}): {text}" if self.node else text
+
+
+class FileError(CompileError):
+    """A text file (limits, calibration) is wrong at a place: ``file``, ``line`` and ``column`` count from 1."""
+
+    def __init__(
+        self, code: str, *, file: str, line: int, column: int, found: str, expected: str, hint: str = ""
+    ) -> None:
+        super().__init__(code, found=found, expected=expected, hint=hint)
+        self.file = file
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {super().__str__()}"
+
+
+class LimitsError(FileError):
+    """The limits file breaks a rule."""
+
+
+class CalibrationError(FileError):
+    """The calibration file breaks a rule."""
+
+
+class QuantiseError(CompileError):
+    """No integer model inside the number formats exists for this network, box and output scales."""
+
+
+class InputRangeError(CompileError):
+    """Counts outside the input box were given to the integer reference."""
+
+
+class SelfTestError(CompileError):
+    """The artefacts of one build disagree; nothing is written."""
