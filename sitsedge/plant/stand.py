@@ -123,6 +123,7 @@ class MillStand:
         self.exit_speed_m_s = self.lock_on.exit_speed_m_s
         self.entry_speed_m_s = self.lock_on.entry_speed_m_s
         self.entry_tension_kn = self.lock_on.entry_tension_kn
+        self.feed_speed_m_s = self.entry_speed_m_s  # what the previous stand delivers
         self._looper_reset_m_s = 0.0
         self.monitor_mm = 0.0
         self._correction_mm = 0.0
@@ -250,8 +251,9 @@ class MillStand:
         )
         self.exit_speed_m_s = self.roll_speed_m_s * (1.0 + slip)
         self.entry_speed_m_s = self.exit_speed_m_s * self.exit_mm / self.entry_mm
-        feed = self.lock_on.entry_speed_m_s * (1.0 + self._feed_noise.step()) + self._looper_reset_m_s
-        mismatch = self.entry_speed_m_s - feed
+        previous = self.lock_on.entry_speed_m_s * (1.0 + self._feed_noise.step())
+        self.feed_speed_m_s = previous + self._looper_reset_m_s
+        mismatch = self.entry_speed_m_s - self.feed_speed_m_s
         deviation = self.entry_tension_kn - self.lock_on.entry_tension_kn
         self._looper_reset_m_s += STEP_S * deviation / (p.looper_kn_per_m_s * p.looper_reset_s)
         change = (p.looper_kn_per_m_s * mismatch - deviation) / p.looper_tau_s
