@@ -36,6 +36,7 @@ from typing import Final, Protocol
 from attest.command.command import Command, ParsedCommand, parse_command
 from attest.command.enums import INLINE_PROOFS, Mode, ProofKind, ProofPolicy
 from attest.command.errors import CommandError
+from attest.command.records import EpochOpened
 from attest.command.rules import GateRules
 from attest.command.state import GateState
 
@@ -92,6 +93,18 @@ class OpenEpoch:
     module_digest: bytes
     deployment_digest: bytes
     expires_ns: int
+
+    @classmethod
+    def of(cls, record: EpochOpened) -> OpenEpoch:
+        """What ``judge`` needs of the record that opened an epoch."""
+        return cls(
+            number=record.epoch,
+            device_id=record.device_id,
+            session_public=record.session_public,
+            module_digest=record.module_digest,
+            deployment_digest=record.deployment_digest,
+            expires_ns=record.expires_ns,
+        )
 
 
 @dataclass(frozen=True, slots=True)
