@@ -1,0 +1,274 @@
+"""The wasmtime host of one guest module (guest ABI 1, wasm_modules/ABI.md).
+
+The guest imports nothing and shares one linear memory with the host; the host writes the inputs, calls
+``sits_infer`` and reads the outputs. The call goes straight to wasmtime's unchecked C entry point with
+prepared arguments, which is safe here because the signature ``() -> i32`` is verified when the module is
+loaded, no host function exists that could raise inside the guest, and the memory can neither move nor
+shrink while the store lives.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import struct
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import wasmtime
+from wasmtime import _ffi as ffi
+
+from sitsedge.sandbox.cache import CodeCache
+from sitsedge.sandbox.engine import EpochTicker, configuration_key, make_engine
+from sitsedge.sandbox.errors import (
+    SandboxAbiError,
+    SandboxBusyError,
+    SandboxError,
+    SandboxFuelError,
+    SandboxInputError,
+    SandboxMemoryError,
+    SandboxTimeError,
+    SandboxTrapError,
+)
+from sitsedge.sandbox.limits import SIGNALS_MAX, WASM_BYTES_MAX, SandboxLimits
+
+ABI_VERSION = 1
+_GLOBALS = ("sits_abi", "sits_input", "sits_input_count", "sits_output", "sits_output_count")
+
+_TRAPS: dict[Any, tuple[type[SandboxError], str]] = {
+    wasmtime.TrapCode.OUT_OF_FUEL: (SandboxFuelError, "sandbox-fuel"),
+    wasmtime.TrapCode.INTERRUPT: (SandboxTimeError, "sandbox-time"),
+    wasmtime.TrapCode.MEMORY_OUT_OF_BOUNDS: (SandboxMemoryError, "sandbox-memory"),
+    wasmtime.TrapCode.TABLE_OUT_OF_BOUNDS: (SandboxMemoryError, "sandbox-memory"),
+    wasmtime.TrapCode.STACK_OVERFLOW: (SandboxMemoryError, "sandbox-memory"),
+}
+
+
+class Sandbox:
+    """One instance of one module. Calls are exclusive; another thread meanwhile gets ``SandboxBusyError``.
+
+    After a trap the guest's memory may hold half a result, so the instance refuses further calls until
+    ``reset`` (about 30 µs) makes a fresh one.
+    """
+
+    def __init__(
+        self,
+        wasm: bytes,
+        *,
+        limits: SandboxLimits | None = None,
+        engine: str = "jit",
+        cache_dir: Path | None = None,
+    ) -> None:
+        self.limits = limits or SandboxLimits()
+        self.digest = hashlib.sha256(wasm).digest()
+        self.engine_kind = engine
+        self._lock = threading.Lock()
+        self._open = True
+        self._ready = False
+        self._wall_ticks = -(-self.limits.wall_ms // self.limits.tick_ms) + 1
+        self._engine = make_engine(engine, self.limits)
+        self._module = self._compile(wasm, cache_dir)
+        if self._module.imports:
+            first = self._module.imports[0]
+            raise SandboxAbiError(
+                "sandbox-abi",
+                found=f"an import of {first.module}.{first.name}",
+                expected="no import",
+                hint="guest modules get nothing from the host; see wasm_modules/ABI.md",
+            )
+        self._ticker = EpochTicker(self._engine, self.limits.tick_ms)
+        try:
+            self._instantiate()
+        except SandboxError:
+            self.close()
+            raise
+
+    def _compile(self, wasm: bytes, cache_dir: Path | None) -> Any:
+        if len(wasm) > WASM_BYTES_MAX or not wasm.startswith(b"\0asm"):
+            raise SandboxAbiError(
+                "sandbox-abi",
+                found=f"{len(wasm)} bytes that are no binary module, or too many",
+                expected=f"a WebAssembly binary of at most {WASM_BYTES_MAX} bytes",
+            )
+        cache = CodeCache(cache_dir) if cache_dir is not None else None
+        key = configuration_key(self.engine_kind, self.limits)
+        code = cache.load(self.digest, key) if cache is not None else None
+        if code is not None:
+            try:
+                return wasmtime.Module.deserialize(self._engine, code)
+            except wasmtime.WasmtimeError:
+                # Compiled for another CPU or build: not an error, only a cache miss.
+                code = None
+        try:
+            module = wasmtime.Module(self._engine, wasm)
+        except wasmtime.WasmtimeError as error:
+            raise SandboxAbiError(
+                "sandbox-abi", found=_first_line(error), expected="a valid WebAssembly module"
+            ) from error
+        if cache is not None:
+            cache.store(self.digest, key, bytes(module.serialize()))
+        return module
+
+    def _instantiate(self) -> None:
+        limits = self.limits
+        self._store = wasmtime.Store(self._engine)
+        self._store.set_limits(
+            memory_size=limits.memory_bytes,
+            table_elements=limits.table_elements,
+            instances=1,
+            tables=1,
+            memories=1,
+        )
+        self._store.set_fuel(limits.fuel)
+        self._store.set_epoch_deadline(self._wall_ticks)
+        try:
+            instance = wasmtime.Instance(self._store, self._module, [])
+        except wasmtime.Trap as trap:
+            raise _trap_error(trap) from trap
+        except wasmtime.WasmtimeError as error:
+            raise SandboxMemoryError(
+                "sandbox-memory", found=_first_line(error), expected=f"at most {limits.memory_bytes} bytes"
+            ) from error
+        self._bind(instance.exports(self._store))
+        self._ready = True
+
+    def _bind(self, exports: Any) -> None:
+        """Check the ABI and prepare everything a call needs."""
+        memory, function = exports.get("memory"), exports.get("sits_infer")
+        values = {name: exports.get(name) for name in _GLOBALS}
+        if (
+            not isinstance(memory, wasmtime.Memory)
+            or not isinstance(function, wasmtime.Func)
+            or not all(isinstance(v, wasmtime.Global) for v in values.values())
+        ):
+            raise SandboxAbiError(
+                "sandbox-abi",
+                found=f"exports {sorted(exports)[:8]}",
+                expected=f"memory, sits_infer and the globals {', '.join(_GLOBALS)}",
+                hint="see wasm_modules/ABI.md",
+            )
+        kind = function.type(self._store)
+        if kind.params or [str(t) for t in kind.results] != ["i32"]:
+            raise SandboxAbiError("sandbox-abi", found="another type of sits_infer", expected="sits_infer: () -> i32")
+        number = {name: self._constant(name, v) for name, v in values.items()}
+        if number["sits_abi"] != ABI_VERSION:
+            raise SandboxAbiError("sandbox-abi", found=f"ABI {number['sits_abi']}", expected=f"ABI {ABI_VERSION}")
+        size = memory.data_len(self._store)
+        for side in ("input", "output"):
+            address, count = number[f"sits_{side}"], number[f"sits_{side}_count"]
+            if not 1 <= count <= SIGNALS_MAX or address % 4 or not 0 <= address <= size - 4 * count:
+                raise SandboxAbiError(
+                    "sandbox-abi",
+                    found=f"{count} {side}s at {address}",
+                    expected=f"1 … {SIGNALS_MAX} aligned int32 inside the memory of {size} bytes",
+                )
+        self.n_inputs, self.n_outputs = number["sits_input_count"], number["sits_output_count"]
+        base = ctypes.addressof(memory.data_ptr(self._store).contents)
+        self._input = (ctypes.c_char * (4 * self.n_inputs)).from_address(base + number["sits_input"])
+        self._output = (ctypes.c_char * (4 * self.n_outputs)).from_address(base + number["sits_output"])
+        self._pack = struct.Struct(f"<{self.n_inputs}i")
+        self._unpack = struct.Struct(f"<{self.n_outputs}i")
+        self._function = function
+        self._context = self._store._context()
+        self._raw = (ffi.wasmtime_val_raw_t * 1)()
+        self._trap = ctypes.POINTER(ffi.wasm_trap_t)()
+        self._arguments = (self._context, ctypes.byref(function._func), self._raw, 1, ctypes.byref(self._trap))
+
+    def _constant(self, name: str, value: Any) -> int:
+        kind = value.type(self._store)
+        if str(kind.content) != "i32" or kind.mutable:
+            raise SandboxAbiError("sandbox-abi", found=f"another type of {name}", expected=f"{name}: immutable i32")
+        return int(value.value(self._store)) & 0xFFFFFFFF
+
+    def infer(self, inputs: Sequence[int]) -> tuple[int, ...]:
+        """Outputs in counts for ``inputs`` in counts (int32 each).
+
+        Raises ``SandboxInputError`` (count, size, or refused by the module), ``SandboxFuelError``,
+        ``SandboxTimeError``, ``SandboxMemoryError``, ``SandboxTrapError``, ``SandboxBusyError``.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise SandboxBusyError("sandbox-busy", found="a call in progress", expected="one thread at a time")
+        try:
+            if not self._ready:
+                raise SandboxError(
+                    "sandbox-closed", found="a closed or trapped instance", expected="a ready one", hint="reset()"
+                )
+            try:
+                self._pack.pack_into(self._input, 0, *inputs)
+            except struct.error as error:
+                raise SandboxInputError(
+                    "sandbox-input", found=str(error), expected=f"{self.n_inputs} int32 values"
+                ) from error
+            ffi.wasmtime_context_set_fuel(self._context, self.limits.fuel)
+            ffi.wasmtime_context_set_epoch_deadline(self._context, self._wall_ticks)
+            error_pointer = ffi.wasmtime_func_call_unchecked(*self._arguments)
+            if error_pointer or self._trap:
+                raise self._ended(error_pointer)
+            status = self._raw[0].i32
+            if status:
+                raise SandboxInputError(
+                    "sandbox-refused",
+                    found=f"status {status} from the module",
+                    expected="0",
+                    hint="status 1: an input is outside the model's box",
+                )
+            return self._unpack.unpack_from(self._output)
+        finally:
+            self._lock.release()
+
+    def _ended(self, error_pointer: Any) -> SandboxError:
+        """Turn what the call left behind into an error; the instance is not used again."""
+        self._ready = False
+        if error_pointer:
+            text = _first_line(wasmtime.WasmtimeError._from_ptr(error_pointer))
+            return SandboxTrapError("sandbox-trap", found=text, expected="a call that returns")
+        pointer = ctypes.cast(self._trap, ctypes.POINTER(ffi.wasm_trap_t))
+        self._trap.contents  # noqa: B018  # a null pointer here would be a bug in the host: fail loudly
+        trap = wasmtime.Trap._from_ptr(pointer)
+        self._trap = ctypes.POINTER(ffi.wasm_trap_t)()
+        return _trap_error(trap)
+
+    @property
+    def fuel_used(self) -> int:
+        """Fuel of the last call; equal on every machine for equal inputs."""
+        return self.limits.fuel - int(self._store.get_fuel())
+
+    def reset(self) -> None:
+        """Replace the instance by a fresh one, after a trap or to forget its memory."""
+        with self._lock:
+            if not self._open:
+                raise SandboxError("sandbox-closed", found="a closed sandbox", expected="an open one")
+            self._release()
+            self._instantiate()
+
+    def _release(self) -> None:
+        # Views and prepared arguments point into the store: drop them before it goes.
+        self._ready = False
+        self._input = self._output = self._arguments = self._context = None  # type: ignore[assignment]
+        self._store.close()
+
+    def close(self) -> None:
+        """Free the instance and stop the ticker; further calls raise ``sandbox-closed``. Idempotent."""
+        with self._lock:
+            if self._open:
+                self._open = False
+                self._ticker.stop()
+                self._release()
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or ["no message"])[0][:200]
+
+
+def _trap_error(trap: Any) -> SandboxError:
+    kind, code = _TRAPS.get(trap.trap_code, (SandboxTrapError, "sandbox-trap"))
+    name = trap.trap_code.name.lower().replace("_", " ") if trap.trap_code is not None else "trap"
+    return kind(code, found=name, expected="a call that returns within its limits")
