@@ -1,0 +1,87 @@
+"""``sitsctl``: one command line for the whole appliance."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sitsedge.cli import (
+    attest_commands,
+    audit_commands,
+    demo_commands,
+    deploy_commands,
+    module_commands,
+    proof_commands,
+)
+from sitsedge.cli import status as status_page
+from sitsedge.cli.common import ConfigOption, StateOption, find_state
+from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, reported
+from sitsedge.gate.control import request_mode
+
+app = typer.Typer(
+    name="sitsctl",
+    help="SITS Edge: a proof for every command that moves an actuator.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(module_commands.app, name="module")
+app.add_typer(attest_commands.app, name="attest")
+app.add_typer(proof_commands.app, name="proof")
+app.add_typer(audit_commands.app, name="audit")
+app.add_typer(demo_commands.bench, name="bench")
+app.command("deploy")(deploy_commands.deploy)
+app.command("demo")(demo_commands.demo)
+
+
+@app.command()
+def status(config: ConfigOption = None, state_dir: StateOption = None, output: Output = OutputOption) -> None:
+    """Show the processes, cycles, latencies and refusals of a deployment once."""
+    with reported(output):
+        state = find_state(config, state_dir)
+        data = status_page.as_data(state)
+        emit(output, data, lambda: Console().print(status_page.render(state)))
+    raise typer.Exit(Exit.OK if data["running"] else Exit.REFUSED)
+
+
+@app.command()
+def watch(
+    config: ConfigOption = None,
+    state_dir: StateOption = None,
+    for_seconds: Annotated[float | None, typer.Option("--for", help="stop after this many seconds")] = None,
+) -> None:
+    """Show the same live until interrupted."""
+    with reported():
+        status_page.watch(find_state(config, state_dir), Console(), seconds=for_seconds)
+
+
+@app.command()
+def mode(
+    to: Annotated[str, typer.Argument(help="OFF, SHADOW, ADVISORY, SUPERVISED or AUTO")],
+    approved_by: Annotated[list[str] | None, typer.Option("--approved-by", help="a name; repeat it for AUTO")] = None,
+    reason: Annotated[str, typer.Option("--reason", help="why, for the ledger")] = "",
+    config: ConfigOption = None,
+    state_dir: StateOption = None,
+    output: Output = OutputOption,
+) -> None:
+    """Change the operating mode. Going down is always allowed; AUTO needs two names."""
+    with reported(output):
+        answer = request_mode(find_state(config, state_dir).gate_control, to, approved_by or [], reason)
+        if answer["ok"]:
+            emit(output, answer, lambda: print(f"mode {answer['from']} -> {answer['to']}"))
+        else:
+            emit(output, answer, lambda: complain(f"{answer['code']}: {answer['found']}", str(answer["expected"])))
+    raise typer.Exit(Exit.OK if answer["ok"] else Exit.REFUSED)
+
+
+def main() -> None:
+    """Entry point of the ``sitsctl`` script; usage errors exit with 2 like every other wrong input."""
+    app(prog_name=Path(sys.argv[0]).name)
+
+
+if __name__ == "__main__":
+    main()

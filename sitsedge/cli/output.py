@@ -1,0 +1,95 @@
+"""How ``sitsctl`` speaks: results on stdout (text or one JSON object), errors in lower case with a hint on stderr.
+
+Exit codes (documented in docs/cli.md, part of the public interface):
+0 done, 1 refused or not verified, 2 wrong configuration or usage, 3 something in the environment failed,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import typer
+
+from attest.errors import AttestError
+from fieldbus.errors import FieldbusError
+from sitsedge.config import ConfigError
+from sitsedge.errors import SitsError
+
+
+class Exit(IntEnum):
+    """What the exit code of a command means."""
+
+    OK = 0
+    REFUSED = 1
+    USAGE = 2
+    ENVIRONMENT = 3
+    INTERRUPTED = 130
+
+
+class Output(StrEnum):
+    """``--output``."""
+
+    text = "text"
+    json = "json"
+
+
+OutputOption = typer.Option(Output.text, "--output", help="text for people, json for programs (one object)")
+
+
+def jsonable(value: Any) -> Any:
+    """Bytes become hex; everything else must already be plain data."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [jsonable(item) for item in value]
+    return value
+
+
+def emit(output: Output, data: dict[str, Any], text: Callable[[], None]) -> None:
+    """Print ``data`` as one JSON object, or call ``text`` for people."""
+    if output is Output.json:
+        print(json.dumps(jsonable(data), ensure_ascii=False, allow_nan=False))
+    else:
+        text()
+
+
+def complain(message: str, hint: str = "") -> None:
+    """An error for people: lower case, no final period, a hint below."""
+    print(f"sitsctl: error: {message}", file=sys.stderr)
+    if hint:
+        print(f"sitsctl: hint: {hint}", file=sys.stderr)
+
+
+def note(message: str) -> None:
+    """Progress for people; never mixed with results."""
+    print(f"sitsctl: {message}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def reported(output: Output = Output.text) -> Iterator[None]:
+    """Turn the packages' typed errors into one line, a hint and the documented exit code."""
+    try:
+        yield
+    except ConfigError as error:
+        _report(output, "config", "\n".join(map(str, error.faults)), error.hint)
+        raise typer.Exit(Exit.USAGE) from None
+    except (SitsError, AttestError, FieldbusError) as error:
+        _report(output, error.code, f"{error.code}: got {error.found}, expected {error.expected}", error.hint)
+        raise typer.Exit(Exit.ENVIRONMENT) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(Exit.INTERRUPTED) from None
+
+
+def _report(output: Output, code: str, message: str, hint: str) -> None:
+    if output is Output.json:
+        print(json.dumps({"ok": False, "error": {"code": code, "message": message, "hint": hint}}, ensure_ascii=False))
+    else:
+        complain(message, hint)

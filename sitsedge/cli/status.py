@@ -1,0 +1,107 @@
+"""``sitsctl status`` and ``sitsctl watch``: what the processes last said of themselves."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+from sitsedge.supervisor.state import StateDir
+from sitsedge.telemetry import Snapshot, read_snapshot
+
+PROCESSES = ("sitsd", "gate", "bridge", "plant", "replayer")
+FRESH_S = 3.0  # three snapshots missed
+REFRESH_S = 0.5
+
+
+def collect(run_dir: Path) -> dict[str, Snapshot]:
+    """The readable snapshots of one deployment, by process name."""
+    found = {name: read_snapshot(run_dir, name) for name in PROCESSES}
+    return {name: snapshot for name, snapshot in found.items() if snapshot is not None}
+
+
+def health(snapshot: Snapshot) -> str:
+    """``running``/``ready``/… as the process said, or ``dead`` / ``silent`` as seen from here."""
+    if not snapshot.alive:
+        return "stopped" if snapshot.state == "stopped" else "dead"
+    return snapshot.state if snapshot.age_s <= FRESH_S else f"silent for {snapshot.age_s:.0f} s"
+
+
+def as_data(state: StateDir) -> dict[str, Any]:
+    """All of it as plain data for ``--output json``."""
+    snapshots = collect(state.run)
+    return {
+        "state_dir": str(state.root),
+        "running": any(health(s) in ("running", "ready") for s in snapshots.values()),
+        "processes": {
+            name: {"health": health(s), "age_s": round(s.age_s, 3), **s.data} for name, s in snapshots.items()
+        },
+    }
+
+
+def render(state: StateDir) -> Group:
+    """Tables for people: processes, cycles, latency by stage, refusals by reason, plant."""
+    snapshots = collect(state.run)
+    parts: list[Table] = [_processes(snapshots)]
+    if "sitsd" in snapshots:
+        parts += [_cycles(snapshots["sitsd"].data, snapshots), _latency(snapshots["sitsd"].data)]
+    return Group(*parts)
+
+
+def watch(state: StateDir, console: Console, *, seconds: float | None) -> None:
+    """Redraw every half second until interrupted or ``seconds`` have passed."""
+    end = None if seconds is None else time.monotonic() + seconds
+    with Live(render(state), console=console, refresh_per_second=4) as live:
+        while end is None or time.monotonic() < end:
+            time.sleep(REFRESH_S)
+            live.update(render(state))
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", expand=False)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    return table
+
+
+def _processes(snapshots: dict[str, Snapshot]) -> Table:
+    table = _table("processes", "process", "health", "pid")
+    for name, snapshot in snapshots.items():
+        table.add_row(name, health(snapshot), str(snapshot.pid))
+    if not snapshots:
+        table.add_row("none", "not deployed", "")
+    return table
+
+
+def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
+    gate = snapshots["gate"].data if "gate" in snapshots else {}
+    table = _table("cycles", "what", "value")
+    table.add_row("mode", str(gate.get("mode", "?")))
+    table.add_row("epoch", str(loop.get("epoch", "?")))
+    table.add_row("cycles", str(loop.get("cycles", 0)))
+    table.add_row("accepted", str(loop.get("accepted", 0)))
+    for reason, count in sorted(loop.get("refused", {}).items()):
+        table.add_row(f"refused: {reason}", str(count))
+    table.add_row("missed", str(loop.get("missed", 0)))
+    plant = snapshots["plant"].data if "plant" in snapshots else {}
+    if "thickness_std_mm" in plant:
+        table.add_row("thickness deviation (std)", f"{1000 * float(plant['thickness_std_mm']):.1f} µm")
+    return table
+
+
+def _latency(loop: dict[str, Any]) -> Table:
+    latency = loop.get("latency", {})
+    table = _table("latency, ms", "stage", "P50", "P99", "P99.9", "max")
+
+    def row(name: str, values: dict[str, float]) -> None:
+        cells = [f"{values[key]:.3f}" if key in values else "" for key in ("p50_ms", "p99_ms", "p999_ms", "max_ms")]
+        table.add_row(name, *cells)
+
+    for stage, values in latency.get("stages", {}).items():
+        row(stage, values)
+    row("frame to PLC acknowledged", latency)
+    return table

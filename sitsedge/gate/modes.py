@@ -1,0 +1,77 @@
+"""Operating modes: going down is one action and always works, going up needs names (architecture, §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attest.command import Mode
+from sitsedge.errors import SitsError
+
+APPROVALS_NEEDED = {Mode.OFF: 0, Mode.SHADOW: 0, Mode.ADVISORY: 1, Mode.SUPERVISED: 1, Mode.AUTO: 2}
+WRITING = frozenset({Mode.SUPERVISED, Mode.AUTO})
+
+
+class ModeRefused(SitsError):
+    """A mode change that is not allowed.
+
+    Codes: ``mode-approval``, ``mode-attestation``, ``mode-plc``, ``mode-unknown``.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of mode and who answers for it."""
+
+    before: Mode
+    after: Mode
+    approved_by: tuple[str, ...]
+    reason: str
+
+
+class ModeKeeper:
+    """Holds the mode and its ceiling.
+
+    The ceiling falls to ADVISORY when attestation fails at start and cannot be raised without a new
+    start; without a PLC it is SHADOW.
+    """
+
+    def __init__(self, *, ceiling: Mode, ceiling_reason: str) -> None:
+        self.mode = Mode.OFF
+        self._ceiling = ceiling
+        self._ceiling_reason = ceiling_reason
+
+    @property
+    def writes(self) -> bool:
+        """Whether commands may reach the PLC now."""
+        return self.mode in WRITING
+
+    def change(self, to: Mode, approved_by: Sequence[str], reason: str) -> Change:
+        """Change the mode or raise :class:`ModeRefused`."""
+        names = tuple(dict.fromkeys(name.strip() for name in approved_by if name.strip()))
+        if to > self.mode:
+            if to > self._ceiling:
+                raise ModeRefused(
+                    "mode-attestation", found=to.name, expected=f"at most {self._ceiling.name}: {self._ceiling_reason}"
+                )
+            need = APPROVALS_NEEDED[to]
+            if len(names) < need:
+                raise ModeRefused(
+                    "mode-approval",
+                    found=f"{len(names)} name(s)",
+                    expected=f"{need} different name(s) for {to.name}",
+                    hint="add --approved-by NAME",
+                )
+        change = Change(self.mode, to, names, reason)
+        self.mode = to
+        return change
+
+
+def parse_mode(text: object) -> Mode:
+    """The mode of that name. Raises :class:`ModeRefused` ``mode-unknown``."""
+    try:
+        return Mode[str(text).upper()]
+    except KeyError:
+        raise ModeRefused(
+            "mode-unknown", found=repr(text)[:40], expected=", ".join(mode.name for mode in Mode)
+        ) from None

@@ -1,0 +1,1 @@
+"""``sitsd``: frame → clock check → input check → sandbox → proof → output check → signed command."""
