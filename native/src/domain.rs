@@ -1,0 +1,245 @@
+//! Evaluation domains of size 2^a·3^b (b ≤ 2) and the transform to a coset.
+//!
+//! r − 1 = 2^28·3^2·… for BN254, so 576 rows need a domain of 576, not 1024. The transform is a Stockham
+//! mixed-radix FFT (radix 3 and 4, one radix 2 where the power of two is odd): it sorts itself, so there is no
+//! bit reversal, and it works in two buffers the caller keeps.
+
+use ark_bn254::Fr;
+use ark_ff::{FftField, Field, PrimeField};
+
+use crate::error::{Error, Result};
+use crate::field::{inverse, pow};
+
+/// Largest power of three dividing r − 1.
+const THREES_MAX: u32 = 2;
+
+struct Stage {
+    radix: usize,
+    /// For each k in 0..m: ω^k, …, ω^{(radix−1)k} of this stage's root.
+    twiddles: Vec<Fr>,
+}
+
+struct Transform {
+    stages: Vec<Stage>,
+    /// Primitive cube and fourth root in this direction.
+    cube: Fr,
+    fourth: Fr,
+}
+
+pub struct Domain {
+    pub size: usize,
+    pub root: Fr,
+    /// Offset of the coset: a generator of the multiplicative group, so in no proper subgroup.
+    pub shift: Fr,
+    inverse: Transform,
+    forward: Transform,
+    /// shift^i / size, applied between the two transforms.
+    scale: Vec<Fr>,
+}
+
+/// Smallest 2^a·3^b, b ≤ 2, that is at least `rows` (and at least 2).
+pub fn size_for(rows: usize) -> usize {
+    let rows = rows.max(2);
+    (0..=THREES_MAX)
+        .map(|b| {
+            let threes = 3usize.pow(b);
+            threes * rows.div_ceil(threes).next_power_of_two()
+        })
+        .min()
+        .unwrap_or(2)
+}
+
+fn radices(mut size: usize) -> Vec<usize> {
+    let mut out = Vec::new();
+    for radix in [3, 4, 2] {
+        while size.is_multiple_of(radix) {
+            out.push(radix);
+            size /= radix;
+        }
+    }
+    out
+}
+
+impl Transform {
+    fn new(size: usize, root: Fr) -> Self {
+        let mut stages = Vec::new();
+        let (mut length, mut stage_root) = (size, root);
+        for radix in radices(size) {
+            let m = length / radix;
+            let mut twiddles = Vec::with_capacity(m * (radix - 1));
+            let mut w = Fr::ONE;
+            for _ in 0..m {
+                let mut power = w;
+                for _ in 1..radix {
+                    twiddles.push(power);
+                    power *= w;
+                }
+                w *= stage_root;
+            }
+            stages.push(Stage { radix, twiddles });
+            stage_root = pow(stage_root, radix as u64);
+            length = m;
+        }
+        Self { stages, cube: pow(root, size as u64 / 3), fourth: pow(root, size as u64 / 4) }
+    }
+
+    /// Replaces `data` by its unscaled transform X_k = Σ x_j ω^{jk}, in natural order.
+    fn run(&self, data: &mut Vec<Fr>, scratch: &mut Vec<Fr>) {
+        let mut stride = 1;
+        for stage in &self.stages {
+            match stage.radix {
+                2 => stage_2(data, scratch, stride, &stage.twiddles),
+                3 => stage_3(data, scratch, stride, &stage.twiddles, self.cube),
+                _ => stage_4(data, scratch, stride, &stage.twiddles, self.fourth),
+            }
+            std::mem::swap(data, scratch);
+            stride *= stage.radix;
+        }
+    }
+}
+
+fn stage_2(x: &[Fr], y: &mut [Fr], stride: usize, twiddles: &[Fr]) {
+    let half = x.len() / 2;
+    for (k, w) in twiddles.iter().enumerate() {
+        for q in 0..stride {
+            let (a, b) = (x[q + stride * k], x[q + stride * k + half]);
+            y[q + stride * 2 * k] = a + b;
+            y[q + stride * (2 * k + 1)] = (a - b) * w;
+        }
+    }
+}
+
+fn stage_3(x: &[Fr], y: &mut [Fr], stride: usize, twiddles: &[Fr], cube: Fr) {
+    let third = x.len() / 3;
+    for (k, w) in twiddles.chunks_exact(2).enumerate() {
+        for q in 0..stride {
+            let at = q + stride * k;
+            let (a, b, c) = (x[at], x[at + third], x[at + 2 * third]);
+            // 1 + ω + ω² = 0 leaves one multiplication.
+            let turned = (b - c) * cube;
+            let to = q + stride * 3 * k;
+            y[to] = a + b + c;
+            y[to + stride] = (a - c + turned) * w[0];
+            y[to + 2 * stride] = (a - b - turned) * w[1];
+        }
+    }
+}
+
+fn stage_4(x: &[Fr], y: &mut [Fr], stride: usize, twiddles: &[Fr], fourth: Fr) {
+    let quarter = x.len() / 4;
+    for (k, w) in twiddles.chunks_exact(3).enumerate() {
+        for q in 0..stride {
+            let at = q + stride * k;
+            let (a, b, c, d) = (x[at], x[at + quarter], x[at + 2 * quarter], x[at + 3 * quarter]);
+            let (sum_ac, diff_ac, sum_bd) = (a + c, a - c, b + d);
+            let turned = (b - d) * fourth;
+            let to = q + stride * 4 * k;
+            y[to] = sum_ac + sum_bd;
+            y[to + stride] = (diff_ac + turned) * w[0];
+            y[to + 2 * stride] = (sum_ac - sum_bd) * w[1];
+            y[to + 3 * stride] = (diff_ac - turned) * w[2];
+        }
+    }
+}
+
+impl Domain {
+    pub fn new(size: usize) -> Result<Self> {
+        let order_minus_1 = -Fr::ONE;
+        let size_fr = Fr::from(size as u64);
+        let (mut rest, mut threes) = (size, 0);
+        while rest.is_multiple_of(3) && rest > 0 {
+            rest /= 3;
+            threes += 1;
+        }
+        if !rest.is_power_of_two() || threes > THREES_MAX || rest.trailing_zeros() > Fr::TWO_ADICITY || size < 2 {
+            return Err(Error::new("internal", format!("no domain of size {size}")));
+        }
+        // (r − 1)/size as an integer: exact because size divides r − 1.
+        let exponent = (order_minus_1 * inverse(size_fr)?).into_bigint();
+        let root = Fr::GENERATOR.pow(exponent);
+        let shift = Fr::GENERATOR;
+        let size_inverse = inverse(size_fr)?;
+        let scale = std::iter::successors(Some(size_inverse), |s| Some(*s * shift)).take(size).collect();
+        Ok(Self {
+            size,
+            root,
+            shift,
+            inverse: Transform::new(size, inverse(root)?),
+            forward: Transform::new(size, root),
+            scale,
+        })
+    }
+
+    /// Values on the domain → values of the same polynomial on the coset shift·⟨ω⟩.
+    pub fn to_coset(&self, values: &mut Vec<Fr>, scratch: &mut Vec<Fr>) {
+        self.inverse.run(values, scratch);
+        for (value, scale) in values.iter_mut().zip(&self.scale) {
+            *value *= scale;
+        }
+        self.forward.run(values, scratch);
+    }
+
+    /// Z(x) = x^size − 1.
+    pub fn vanishing(&self, x: Fr) -> Fr {
+        pow(x, self.size as u64) - Fr::ONE
+    }
+
+    /// All Lagrange basis polynomials at `x`, which must not be in the domain:
+    /// L_j(x) = ω^j·(x^n − 1) / (n·(x − ω^j)).
+    pub fn lagrange(&self, x: Fr) -> Result<Vec<Fr>> {
+        let factor = self.vanishing(x) * inverse(Fr::from(self.size as u64))?;
+        let mut power = Fr::ONE;
+        let (mut numerators, mut denominators) = (Vec::with_capacity(self.size), Vec::with_capacity(self.size));
+        for _ in 0..self.size {
+            numerators.push(power * factor);
+            denominators.push(x - power);
+            power *= self.root;
+        }
+        if denominators.contains(&Fr::from(0u64)) {
+            return Err(Error::new("internal", "evaluation point lies in the domain"));
+        }
+        ark_ff::batch_inversion(&mut denominators);
+        for (numerator, inverse) in numerators.iter_mut().zip(&denominators) {
+            *numerator *= inverse;
+        }
+        Ok(numerators)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_the_smallest_smooth_ones() {
+        for (rows, size) in
+            [(1, 2), (2, 2), (3, 3), (5, 6), (7, 8), (9, 9), (10, 12), (562, 576), (577, 768), (880, 1024)]
+        {
+            assert_eq!(size_for(rows), size, "{rows} rows");
+        }
+    }
+
+    #[test]
+    fn coset_values_match_lagrange_interpolation() {
+        for size in [2, 3, 4, 6, 8, 9, 12, 18, 24, 36, 48, 72, 576] {
+            let domain = Domain::new(size).unwrap();
+            let values: Vec<Fr> = (0..size as u64).map(|i| pow(Fr::from(i + 3), 5)).collect();
+            let mut moved = values.clone();
+            domain.to_coset(&mut moved, &mut vec![Fr::from(0u64); size]);
+            for j in [0, 1, size / 2, size - 1] {
+                let x = domain.shift * pow(domain.root, j as u64);
+                let basis = domain.lagrange(x).unwrap();
+                let expected: Fr = basis.iter().zip(&values).map(|(l, v)| *l * v).sum();
+                assert_eq!(moved[j], expected, "size {size}, point {j}");
+            }
+        }
+    }
+
+    #[test]
+    fn refuses_sizes_without_a_subgroup() {
+        for size in [0, 1, 5, 27, 7 * 8] {
+            assert!(Domain::new(size).is_err(), "{size}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Groth16 over BN254 for fixed circuits. See docs/interfaces.md ("native") for the formats.
+
+pub mod circuit;
+pub mod domain;
+pub mod encoding;
+pub mod error;
+pub mod field;
+pub mod keys;
+pub mod prover;
+#[cfg(feature = "pyo3")]
+mod python;
+mod reader;
+pub mod setup;
+pub mod verifier;
+pub mod witness;

@@ -1,0 +1,113 @@
+//! Exact integer witness: the circuit's program on i128, every overflow an error.
+
+use ark_bn254::Fr;
+use ark_ff::AdditiveGroup;
+
+use crate::circuit::{Circuit, Constraint, Lc, Op};
+use crate::error::{Error, Result};
+use crate::field::{fr_from_i128, fr_from_i64};
+
+/// Every wire's value; the ctx wire holds zero here, its field element is `ctx`.
+#[derive(Debug, Clone)]
+pub struct Witness {
+    pub values: Vec<i128>,
+    pub ctx: Fr,
+}
+
+fn overflow() -> Error {
+    Error::new("witness-overflow", "a value left the 128-bit range")
+}
+
+/// Σ coefficient · value over i128.
+pub fn eval(lc: &Lc, values: &[i128]) -> Result<i128> {
+    let mut sum = 0i128;
+    for (wire, coefficient) in &lc.0 {
+        let product = i128::from(*coefficient).checked_mul(values[*wire as usize]).ok_or_else(overflow)?;
+        sum = sum.checked_add(product).ok_or_else(overflow)?;
+    }
+    Ok(sum)
+}
+
+impl Witness {
+    pub fn new(circuit: &Circuit) -> Self {
+        Self { values: vec![0; circuit.n_wires() as usize], ctx: Fr::ZERO }
+    }
+
+    /// Runs the program for `inputs`; reuses the allocation.
+    pub fn fill(&mut self, circuit: &Circuit, inputs: &[i64], ctx: Fr) -> Result<()> {
+        if inputs.len() != circuit.n_inputs as usize {
+            return Err(Error::new(
+                "input-count",
+                format!("{} inputs, the circuit takes {}", inputs.len(), circuit.n_inputs),
+            ));
+        }
+        self.values.fill(0);
+        self.values[0] = 1;
+        for (slot, input) in self.values[1..].iter_mut().zip(inputs) {
+            *slot = i128::from(*input);
+        }
+        self.ctx = ctx;
+        for op in &circuit.ops {
+            self.step(circuit, op)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, circuit: &Circuit, op: &Op) -> Result<()> {
+        match op {
+            Op::Bits { value, k, first } => {
+                let number = eval(value, &self.values)?;
+                if number < 0 || number >> (k + 1) != 0 {
+                    return Err(Error::new(
+                        "witness-range",
+                        format!("{number} is outside 0 to 2^{}: an input is outside the circuit's box", k + 1),
+                    ));
+                }
+                for (i, slot) in self.values[*first as usize..].iter_mut().take(usize::from(*k)).enumerate() {
+                    *slot = (number >> i) & 1;
+                }
+            }
+            Op::Mul { a, b, shift, wire } => {
+                let (a, b) = (eval(a, &self.values)?, eval(b, &self.values)?);
+                let product = a.checked_mul(b).ok_or_else(overflow)?;
+                let quotient = product >> shift;
+                if quotient << shift != product {
+                    return Err(Error::new("witness-remainder", format!("{product} is not a multiple of 2^{shift}")));
+                }
+                self.values[*wire as usize] = quotient;
+            }
+            Op::Out { value, index } => {
+                self.values[(circuit.first_output() + index) as usize] = eval(value, &self.values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The outputs as the signed 64-bit integers a command carries.
+    pub fn outputs(&self, circuit: &Circuit) -> Result<Vec<i64>> {
+        let first = circuit.first_output() as usize;
+        self.values[first..first + circuit.n_outputs as usize]
+            .iter()
+            .map(|v| {
+                i64::try_from(*v).map_err(|_| Error::new("witness-overflow", format!("output {v} needs over 64 bits")))
+            })
+            .collect()
+    }
+
+    pub fn to_field(&self, circuit: &Circuit) -> Vec<Fr> {
+        let mut out: Vec<Fr> = self.values.iter().map(|v| fr_from_i128(*v)).collect();
+        out[circuit.ctx_wire() as usize] = self.ctx;
+        out
+    }
+}
+
+pub fn eval_field(lc: &Lc, wires: &[Fr]) -> Fr {
+    lc.0.iter().map(|(wire, coefficient)| fr_from_i64(*coefficient) * wires[*wire as usize]).sum()
+}
+
+/// Index of the first constraint the wires do not satisfy.
+pub fn first_unsatisfied(constraints: &[Constraint], wires: &[Fr]) -> Option<usize> {
+    constraints
+        .iter()
+        .position(|row| eval_field(&row.a, wires) * eval_field(&row.b, wires) != eval_field(&row.c, wires))
+}
