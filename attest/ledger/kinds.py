@@ -1,0 +1,66 @@
+"""What a leaf is, told by the record itself: the content type in its protected header.
+
+The numbers are stored and never change their meaning.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from attest import cbor
+from attest.ledger.errors import LedgerError
+
+
+class RecordKind(StrEnum):
+    """Every kind of leaf; the content type is ``application/vnd.sits.<kind>+cbor``."""
+
+    COMMAND = "command"
+    RECEIPT = "receipt"
+    REFUSAL = "refusal"
+    EVIDENCE = "evidence"
+    EPOCH_OPENED = "epoch-opened"
+    EPOCH_REFUSED = "epoch-refused"
+    EPOCH_CLOSED = "epoch-closed"
+    MODE_CHANGE = "mode-change"
+    ALARM = "alarm"
+    WITNESS = "witness"
+    CYCLE_REFUSED = "cycle-refused"
+    PROOF = "proof"
+    LEDGER_CLOSED = "ledger-closed"
+
+
+NUMBERS: Final = {kind: number for number, kind in enumerate(RecordKind, start=1)}
+KINDS: Final = {number: kind for kind, number in NUMBERS.items()}
+CONTENT_TYPES: Final = {f"application/vnd.sits.{kind}+cbor": kind for kind in RecordKind}
+
+_PROTECTED_BYTES_MAX: Final = 255  # as in attest.cose: alg, kid and the longest content type
+
+
+def kind_of(data: bytes) -> RecordKind:
+    """Kind of a record, from its first bytes only. Raises ``LedgerError`` (``ledger-kind``)."""
+    if data[:2] != b"\xd2\x84" or len(data) < 4:
+        raise _unknown("bytes that are no COSE_Sign1")
+    head = data[2]
+    start, size = (4, data[3]) if head == 0x58 else (3, head - 0x40)
+    if not (head == 0x58 or 0x40 <= head < 0x58) or len(data) < start + size:
+        raise _unknown("no protected header")
+    return _kind_of_header(data[start : start + size])
+
+
+@lru_cache(maxsize=64)  # one header per signer and kind; the limit only bounds memory
+def _kind_of_header(protected: bytes) -> RecordKind:
+    try:
+        header = cbor.loads(protected, max_bytes=_PROTECTED_BYTES_MAX, max_depth=1, max_items=8)
+    except cbor.CborError as error:
+        raise _unknown(f"a protected header with {error.found}") from error
+    content_type = header.get(3) if isinstance(header, dict) else None
+    kind = CONTENT_TYPES.get(content_type) if isinstance(content_type, str) else None
+    if kind is None:
+        raise _unknown(f"content type {str(content_type)[:80]!r}")
+    return kind
+
+
+def _unknown(found: str) -> LedgerError:
+    return LedgerError("ledger-kind", found=found, expected="a record this ledger knows")
