@@ -1,0 +1,98 @@
+"""Proofs and keys from the Rust core, with this package's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from attest.proof.errors import ProverError
+
+
+@contextmanager
+def _typed() -> Iterator[None]:
+    from attest import _native
+
+    try:
+        yield
+    except _native.NativeError as error:
+        code, detail = error.args
+        raise ProverError(code, found=detail, expected="valid input to the prover") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenInference:
+    """``outputs`` are the circuit's y for the inputs; ``proof`` is 128 bytes."""
+
+    outputs: tuple[int, ...]
+    proof: bytes
+
+
+def development_setup(circuit: bytes) -> tuple[bytes, bytes]:
+    """(proving key, verification key) from this machine's randomness alone: nobody else contributed.
+
+    Whoever ran it could have kept the secrets, so the key is "development" and must be shown as such.
+    Raises :class:`ProverError` (``circuit-…``, ``randomness``).
+    """
+    from attest import _native
+
+    with _typed():
+        return _native.setup(circuit)
+
+
+def first_unsatisfied(circuit: bytes, wires: Sequence[int]) -> int | None:
+    """Index of the first constraint that ``wires`` (integers in [0, r)) do not satisfy."""
+    from attest import _native
+
+    with _typed():
+        return _native.check_circuit(circuit, wires)
+
+
+class Groth16Prover:
+    """One circuit's prover: tables are built once, then a proof takes a few milliseconds on one thread.
+
+    Thread-safe (calls are serialised), releases the interpreter lock while it computes. Blinding values come from the
+    operating system for each proof and are erased after it.
+    """
+
+    def __init__(self, circuit: bytes, proving_key: bytes) -> None:
+        from attest import _native
+
+        with _typed():
+            self._native = _native.Prover(circuit, proving_key)
+
+    @property
+    def n_inputs(self) -> int:
+        return self._native.n_inputs
+
+    @property
+    def n_outputs(self) -> int:
+        return self._native.n_outputs
+
+    @property
+    def n_constraints(self) -> int:
+        return self._native.n_constraints
+
+    @property
+    def domain_size(self) -> int:
+        """Rows of the padded system: the least 2^a·3^b (b <= 2) not below the number of constraints."""
+        return self._native.domain_size
+
+    @property
+    def table_bytes(self) -> int:
+        return self._native.table_bytes
+
+    def prove(self, inputs: Sequence[int], ctx: bytes) -> ProvenInference:
+        """Runs the circuit on ``inputs`` and proves it, bound to the 31 bytes ``ctx``.
+
+        Raises :class:`ProverError` (``input-count``, ``signal-range``, ``ctx-length``, ``witness-range`` when an input
+        is outside the box the circuit was built for).
+        """
+        with _typed():
+            outputs, proof = self._native.prove(inputs, ctx)
+        return ProvenInference(tuple(outputs), proof)
+
+    def witness(self, inputs: Sequence[int], ctx: bytes) -> list[int]:
+        """All wires as integers mod r, for tests and diagnosis."""
+        with _typed():
+            return self._native.witness(inputs, ctx)
