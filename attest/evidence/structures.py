@@ -42,12 +42,8 @@ RESTRICTED: Final = 1 << 16
 DECRYPT: Final = 1 << 17
 SIGN: Final = 1 << 18
 
-EK_ATTRIBUTES: Final = (
-    FIXED_TPM | FIXED_PARENT | SENSITIVE_DATA_ORIGIN | ADMIN_WITH_POLICY | RESTRICTED | DECRYPT
-)
-AK_ATTRIBUTES: Final = (
-    FIXED_TPM | FIXED_PARENT | SENSITIVE_DATA_ORIGIN | USER_WITH_AUTH | NO_DA | RESTRICTED | SIGN
-)
+EK_ATTRIBUTES: Final = FIXED_TPM | FIXED_PARENT | SENSITIVE_DATA_ORIGIN | ADMIN_WITH_POLICY | RESTRICTED | DECRYPT
+AK_ATTRIBUTES: Final = FIXED_TPM | FIXED_PARENT | SENSITIVE_DATA_ORIGIN | USER_WITH_AUTH | NO_DA | RESTRICTED | SIGN
 # PolicySecret(TPM_RH_ENDORSEMENT): TCG EK Credential Profile 2.x, template L-1
 EK_POLICY: Final = bytes.fromhex("837197674484b3f81a90cc8d46a5d724fd52d76e06520b64f2a1da1b331469aa")
 # No policy hashes to this, so it authorises nothing; it makes our AK's template unlike anybody else's.
@@ -133,9 +129,7 @@ class Reader:
 
     def __init__(self, data: bytes, what: str) -> None:
         if len(data) > MAX_STRUCTURE_BYTES:
-            raise StructureError(
-                found=f"{what} of {len(data)} bytes", expected=f"at most {MAX_STRUCTURE_BYTES}"
-            )
+            raise StructureError(found=f"{what} of {len(data)} bytes", expected=f"at most {MAX_STRUCTURE_BYTES}")
         self._data = data
         self._at = 0
         self._what = what

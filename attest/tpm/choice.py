@@ -22,9 +22,7 @@ class TpmChoice:
     kind: TpmKind
 
 
-def find_tcti(
-    wish: str, *, allow_simulated: bool, state_dir: Path, hardware: Path = HARDWARE_DEVICE
-) -> TpmChoice:
+def find_tcti(wish: str, *, allow_simulated: bool, state_dir: Path, hardware: Path = HARDWARE_DEVICE) -> TpmChoice:
     """Resolve ``auto``, ``hardware``, ``swtpm``, ``device:FILE`` or ``swtpm:path=FILE`` to one TPM.
 
     ``auto`` never passes over a hardware TPM that exists but cannot be opened: that would be a silent downgrade.
@@ -35,9 +33,7 @@ def find_tcti(
     if wish == "hardware" or (wish == "auto" and hardware.exists()):
         return _hardware(hardware)
     if wish not in ("auto", "swtpm") and not wish.startswith("swtpm:path="):
-        raise TpmMissing(
-            "tpm-tcti", found=repr(wish), expected="auto, hardware, swtpm, device:FILE or swtpm:path=FILE"
-        )
+        raise TpmMissing("tpm-tcti", found=repr(wish), expected="auto, hardware, swtpm, device:FILE or swtpm:path=FILE")
     if not allow_simulated:
         raise TpmMissing(
             "tpm-not-allowed" if wish != "auto" else "tpm-none",

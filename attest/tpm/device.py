@@ -21,7 +21,6 @@ os.environ.setdefault("TSS2_LOG", "all+none")  # the library writes to stderr ot
 from tpm2_pytss import ESAPI, TSS2_Exception
 from tpm2_pytss.constants import ESYS_TR, TPM2_ALG, TPM2_CAP, TPM2_HC, TPM2_SE, TPMA_SESSION
 from tpm2_pytss.types import (
-    TPM2B_DIGEST,
     TPM2B_ENCRYPTED_SECRET,
     TPM2B_ID_OBJECT,
     TPM2B_PUBLIC,
@@ -332,9 +331,7 @@ def _public_bytes(public: Any) -> bytes:
 
 def _selection(pcrs: Iterable[int]) -> Any:
     bits = pcr_selection(pcrs)
-    return TPML_PCR_SELECTION(
-        [TPMS_PCR_SELECTION(hash=TPM2_ALG.SHA256, sizeofSelect=len(bits), pcrSelect=bits)]
-    )
+    return TPML_PCR_SELECTION([TPMS_PCR_SELECTION(hash=TPM2_ALG.SHA256, sizeofSelect=len(bits), pcrSelect=bits)])
 
 
 def _selected(selection: Any) -> list[int]:

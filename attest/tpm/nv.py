@@ -107,6 +107,9 @@ def _counter(esapi: Any, index: int) -> tuple[Any, int]:
     attributes = int(public.nvPublic.attributes)
     if attributes >> int(TPMA_NV.TPM2_NT_SHIFT) & 0xF != int(TPM2_NT.COUNTER):
         raise TpmError(
-            "tpm-counter", found=f"another kind of index at 0x{index:08x}", expected="a counter", hint="choose another index"
+            "tpm-counter",
+            found=f"another kind of index at 0x{index:08x}",
+            expected="a counter",
+            hint="choose another index",
         )
     return handle, attributes

@@ -1,0 +1,26 @@
+"""What can be wrong with a boot's record or with what is expected of it."""
+
+from __future__ import annotations
+
+from attest.errors import AttestError
+
+
+class EventLogError(AttestError):
+    """Bytes that are no TCG event log. Code ``event-log``."""
+
+    def __init__(self, *, found: str, expected: str) -> None:
+        super().__init__("event-log", found=found, expected=expected)
+
+
+class PolicyError(AttestError):
+    """A boot policy that cannot be read or made. Code ``boot-policy-format``."""
+
+    def __init__(self, *, found: str, expected: str, hint: str = "") -> None:
+        super().__init__("boot-policy-format", found=found, expected=expected, hint=hint)
+
+
+class MeasureError(AttestError):
+    """The PCRs hold what no log of ours explains. Code ``boot-measure``."""
+
+    def __init__(self, *, found: str, expected: str, hint: str = "") -> None:
+        super().__init__("boot-measure", found=found, expected=expected, hint=hint)
