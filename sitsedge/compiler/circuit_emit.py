@@ -3,178 +3,73 @@
 Public signals are the inputs, the outputs and the context; weights are constants. The statement is
 y = M(x) for every x inside the model's box; outside it the verifier refuses x in the clear. With x in the box
 every linear combination below stays far under the field's size, so equality in the field is equality of
-integers, and the private wires are fully determined by x:
+integers, and the private wires are fully determined by x. Per neuron, following ``circuit_plan``:
 
-* ``shift``: w = v - base·2^s as K boolean wires, Σ 2^i b_i = w. The quotient is the bits from s upwards.
-* ``relu``: w = v - base·2^s, k boolean wires for the low bits of w + 2^k; the top bit T = w + 2^k - Σ 2^i b_i
-  stays a linear expression with T·(2^k - T) = 0. T = 2^k exactly when w ≥ 0, and then the low bits are w itself,
-  so T·q = 2^k·r gives r = max(w, 0) >> s.
+* ``relu``: the builder's ReLU-and-shift of acc - base·2^s, where base is the lower bound of the activation;
+* ``shift``: w = acc + 2^(s-1) - base·2^s is proven to be K boolean wires; the quotient is the bits from s
+  upwards. Counting from the interval's lower end instead of from zero saves the sign and often more.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping
-
+from attest.proof.builder import CircuitBuilder, Interval
+from attest.proof.circuit import LinearCombination
 from sitsedge.compiler.circuit_plan import NeuronPlan, plan_layer
-from sitsedge.compiler.errors import CompileError
-from sitsedge.compiler.intervals import model_bounds
+from sitsedge.compiler.intervals import LayerBounds, model_bounds
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
 
-MAGIC = b"SITSR1C1"
-CURVE_BN254 = 1
-WIRES_MAX = 1 << 20
-CONSTRAINTS_MAX = 1 << 20
-TERMS_MAX = 1 << 24
-FILE_BYTES_MAX = 64 << 20
-"""Limits of the circuit file format."""
-
-Lc = dict[int, int]
-"""Wire → coefficient, never zero; wire 0 is the constant 1."""
-
-
-def combine(*parts: tuple[int, Mapping[int, int]]) -> Lc:
-    """Σ factor · part."""
-    total: Lc = {}
-    for factor, part in parts:
-        for wire, coefficient in part.items():
-            total[wire] = total.get(wire, 0) + factor * coefficient
-    return {wire: coefficient for wire, coefficient in total.items() if coefficient}
-
-
-def constant(value: int) -> Lc:
-    """A constant as a linear combination."""
-    return {0: value} if value else {}
-
-
-ONE = constant(1)
-ZERO = constant(0)
-
-
-class CircuitWriter:
-    """Collects operations and constraints in the file's own encoding."""
-
-    def __init__(self, n_inputs: int, n_outputs: int) -> None:
-        self.n_inputs, self.n_outputs = n_inputs, n_outputs
-        self.context_wire = 1 + n_inputs + n_outputs
-        self.n_wires = self.context_wire + 1
-        self.n_constraints = 0
-        self._n_ops = 0
-        self._terms = 0
-        self._ops = bytearray()
-        self._rows = bytearray()
-
-    def _lc(self, lc: Mapping[int, int]) -> bytes:
-        self._terms += len(lc)
-        return struct.pack(">H", len(lc)) + b"".join(struct.pack(">Iq", wire, lc[wire]) for wire in sorted(lc))
-
-    def bits(self, value: Lc, count: int) -> list[Lc]:
-        """``count`` new boolean wires with the low bits of ``value``; their rows are added."""
-        first = self.n_wires
-        self.n_wires += count
-        self._ops += b"\x01" + self._lc(value) + struct.pack(">BI", count, first)
-        self._n_ops += 1
-        wires: list[Lc] = [{first + i: 1} for i in range(count)]
-        for wire in wires:
-            self.row(wire, combine((1, wire), (-1, ONE)), ZERO)
-        return wires
-
-    def product(self, a: Lc, b: Lc, shift: int) -> Lc:
-        """A new wire r = a·b / 2^shift with the row a·b = 2^shift·r."""
-        wire = self.n_wires
-        self.n_wires += 1
-        self._ops += b"\x02" + self._lc(a) + self._lc(b) + struct.pack(">BI", shift, wire)
-        self._n_ops += 1
-        self.row(a, b, {wire: 1 << shift})
-        return {wire: 1}
-
-    def output(self, value: Lc, index: int) -> None:
-        """y_index = value, with its row."""
-        self._ops += b"\x03" + self._lc(value) + struct.pack(">I", index)
-        self._n_ops += 1
-        self.row(value, ONE, {1 + self.n_inputs + index: 1})
-
-    def row(self, a: Lc, b: Lc, c: Lc) -> None:
-        """a·b = c."""
-        self._rows += self._lc(a) + self._lc(b) + self._lc(c)
-        self.n_constraints += 1
-
-    def finish(self) -> bytes:
-        """The file; raises ``CompileError`` (``circuit-size``) beyond the format's limits."""
-        n_witness = self.n_wires - self.context_wire - 1
-        header = struct.pack(
-            ">BIIIII",
-            CURVE_BN254,
-            self.n_inputs,
-            self.n_outputs,
-            n_witness,
-            self._n_ops,
-            self.n_constraints,
-        )
-        data = MAGIC + header + bytes(self._ops) + bytes(self._rows)
-        for name, value, most in (
-            ("wires", self.n_wires, WIRES_MAX),
-            ("constraints", self.n_constraints, CONSTRAINTS_MAX),
-            ("terms", self._terms, TERMS_MAX),
-            ("bytes", len(data), FILE_BYTES_MAX),
-        ):
-            if value > most:
-                raise CompileError(
-                    "circuit-size",
-                    found=f"{value} {name}",
-                    expected=f"at most {most}",
-                    hint="train a smaller network or use coarser input scales",
-                )
-        return data
+_ONE = LinearCombination.constant(1)
+_ZERO = LinearCombination()
 
 
 def emit_circuit(model: IntegerModel) -> bytes:
-    """The circuit file; the same model always gives the same bytes."""
-    writer = CircuitWriter(model.n_inputs, model.n_outputs)
-    current: list[Lc] = [{1 + j: 1} for j in range(model.n_inputs)]
-    for wire in (*range(1, 1 + model.n_inputs), writer.context_wire):
-        writer.row({wire: 1}, ZERO, ZERO)
+    """The circuit file; the same model always gives the same bytes.
+
+    Raises ``attest.proof.errors.CircuitError`` where the model exceeds the format's limits.
+    """
+    builder = CircuitBuilder(n_inputs=model.n_inputs, n_outputs=model.n_outputs)
+    current = list(builder.inputs())
     for layer, bounds in zip(model.layers, model_bounds(model), strict=True):
         plans = plan_layer(layer, bounds)
-        current = [_neuron(writer, layer, i, plan, current) for i, plan in enumerate(plans)]
+        current = [_neuron(builder, layer, bounds, i, plan, current) for i, plan in enumerate(plans)]
     for index, value in enumerate(current):
-        writer.output(value, index)
-    return writer.finish()
+        builder.add_out(index, value)
+    return builder.finish().encode()
 
 
-def _neuron(writer: CircuitWriter, layer: IntegerLayer, i: int, plan: NeuronPlan, inputs: list[Lc]) -> Lc:
+def _neuron(
+    builder: CircuitBuilder,
+    layer: IntegerLayer,
+    bounds: LayerBounds,
+    i: int,
+    plan: NeuronPlan,
+    inputs: list[LinearCombination],
+) -> LinearCombination:
     """The activation of neuron i as a linear combination."""
     if plan.kind == "constant":
-        return constant(plan.base)
+        return LinearCombination.constant(plan.base)
     shift = int(layer.shift[i])
     weights = layer.columns()[i]
-    acc = combine(
-        (int(layer.bias[i] + layer.rounding[i]), ONE),
-        *((int(weights[j]), lc) for j, lc in enumerate(inputs)),
-    )
+    # The bias counts from the plan's base, so that the gadgets start at zero.
+    offset = int(layer.bias[i]) - (plan.base << shift)
+    acc = LinearCombination.weighted([(offset, _ONE), *((int(w), x) for w, x in zip(weights, inputs, strict=True))])
+    interval = Interval(int(bounds.acc_low[i]) - (plan.base << shift), int(bounds.acc_high[i]) - (plan.base << shift))
     if plan.kind == "linear":
         value = acc
     elif plan.kind == "shift":
-        from_base = combine((1, acc), (-(plan.base << shift), ONE))
-        bits = writer.bits(from_base, plan.bits)
-        writer.row(combine((1, from_base), *((-(1 << n), bit) for n, bit in enumerate(bits))), ONE, ZERO)
-        high = ((1 << (n - shift), bit) for n, bit in enumerate(bits) if n >= shift)
-        value = combine((plan.base, ONE), *high)
+        value = plan.base + _quotient(builder, acc + int(layer.rounding[i]), plan.bits, shift)
     else:
-        from_base = combine((1, acc), (-(plan.base << shift), ONE))
-        value = combine((plan.base, ONE), (1, _relu(writer, from_base, plan.bits, shift)))
+        value = plan.base + builder.relu_shift(acc, interval, shift=shift)
     if plan.excess_bits:
-        high_bound = int(layer.high[i])
-        excess = _relu(writer, combine((1, value), (-high_bound, ONE)), plan.excess_bits, 0)
-        value = combine((1, value), (-1, excess))
+        high = int(layer.high[i])
+        above = (int(bounds.acc_high[i] + layer.rounding[i]) >> shift) - high
+        value = value - builder.relu_shift(value - high, Interval(int(bounds.out_low[i]) - high, above))
     return value
 
 
-def _relu(writer: CircuitWriter, value: Lc, k: int, shift: int) -> Lc:
-    """max(value, 0) >> shift for -2^k ≤ value < 2^k."""
-    raised = combine((1, value), (1 << k, ONE))
-    bits = writer.bits(raised, k)
-    top = combine((1, raised), *((-(1 << n), bit) for n, bit in enumerate(bits)))
-    writer.row(top, combine((1 << k, ONE), (-1, top)), ZERO)
-    quotient = combine(*((1 << (n - shift), bit) for n, bit in enumerate(bits) if n >= shift))
-    return writer.product(top, quotient, k)
+def _quotient(builder: CircuitBuilder, value: LinearCombination, bits: int, shift: int) -> LinearCombination:
+    """value >> shift for 0 ≤ value < 2^bits, as a linear combination of its bits."""
+    wires = builder.add_bits(value, bits)
+    tied = LinearCombination.weighted([(1, value), *((-(1 << n), wire) for n, wire in enumerate(wires))])
+    builder.add_constraint(tied, _ONE, _ZERO)
+    return LinearCombination.weighted((1 << n, wire) for n, wire in enumerate(wires[shift:]))

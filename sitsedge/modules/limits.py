@@ -1,0 +1,143 @@
+"""The limits file: which signals the model has, their units, scales and allowed ranges.
+
+YAML, read by ``sitsedge.config.source``, so every fault carries file, line and column. Counts follow the
+evidence rules §1: ``x = round_half_even(raw / scale)``, int16 for inputs, int32 for outputs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from sitsedge.config.source import load_model
+from sitsedge.config.units import UNITS
+
+INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
+
+SIGNALS_MAX = 1024
+"""Most inputs or outputs: the circuit format's limit."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError("a finite number")
+    return value
+
+
+def _known_unit(value: str) -> str:
+    if value not in UNITS:
+        raise ValueError(f"one of {', '.join(sorted(UNITS))}")
+    return value
+
+
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError("a letter, then letters, digits, '_', '.' or '-', at most 64")
+    return value
+
+
+def _ascending(value: tuple[float, float]) -> tuple[float, float]:
+    if not value[0] < value[1]:
+        raise ValueError("[low, high] with low below high")
+    return value
+
+
+Number = Annotated[float, AfterValidator(_finite)]
+Positive = Annotated[float, Field(gt=0), AfterValidator(_finite)]
+Span = Annotated[tuple[Number, Number], AfterValidator(_ascending)]
+SignalName = Annotated[str, AfterValidator(_name)]
+Unit = Annotated[str, AfterValidator(_known_unit)]
+
+
+def to_counts(value: float, scale: float) -> int:
+    """Counts of a physical value: round half to even."""
+    return int(np.rint(value / scale))
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class InputLimits(_Strict):
+    """One input: ``scale`` physical units per count, allowed ``range``, largest change per second."""
+
+    name: SignalName
+    unit: Unit
+    scale: Positive
+    range: Span
+    max_rate: Positive | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> InputLimits:
+        _check_counts(self.range, self.scale, INT16_MIN, INT16_MAX)
+        return self
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The range in counts."""
+        return to_counts(self.range[0], self.scale), to_counts(self.range[1], self.scale)
+
+
+class OutputLimits(_Strict):
+    """One output: ``scale`` physical units per count, allowed ``limits``, largest change per second."""
+
+    name: SignalName
+    unit: Unit
+    scale: Positive
+    limits: Span
+    max_rate: Positive | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> OutputLimits:
+        _check_counts(self.limits, self.scale, INT32_MIN, INT32_MAX)
+        return self
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The limits in counts."""
+        return to_counts(self.limits[0], self.scale), to_counts(self.limits[1], self.scale)
+
+
+def _check_counts(span: tuple[float, float], scale: float, low: int, high: int) -> None:
+    with np.errstate(over="ignore"):
+        ends = [np.float64(end) / np.float64(scale) for end in span]
+    if not (low <= ends[0] and ends[1] <= high):
+        raise ValueError(f"a range of {low} … {high} counts; this scale gives {ends[0]:.6g} … {ends[1]:.6g}")
+    if np.rint(ends[0]) == np.rint(ends[1]):
+        raise ValueError("a range of more than one count; choose a finer scale")
+
+
+class Limits(_Strict):
+    """The whole file. Inputs and outputs are in the order of the model's tensors."""
+
+    version: Literal[1]
+    inputs: Annotated[tuple[InputLimits, ...], Field(min_length=1, max_length=SIGNALS_MAX)]
+    outputs: Annotated[tuple[OutputLimits, ...], Field(min_length=1, max_length=SIGNALS_MAX)]
+
+    @model_validator(mode="after")
+    def _unique(self) -> Limits:
+        for side in (self.inputs, self.outputs):
+            names = [signal.name for signal in side]
+            if len(set(names)) != len(names):
+                raise ValueError("every name once among the inputs and once among the outputs")
+        return self
+
+    @property
+    def box(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Lowest and highest counts of the inputs, each (n,)."""
+        ends = np.array([signal.counts for signal in self.inputs], dtype=np.int64)
+        return ends[:, 0], ends[:, 1]
+
+
+def read_limits(path: Path) -> Limits:
+    """Read a limits file; raises ``sitsedge.config.source.ConfigError`` listing every fault by line."""
+    return load_model(path, Limits)

@@ -1,0 +1,123 @@
+"""The module store of one deployment: verified bundles by digest, one of them active.
+
+Layout: ``STORE/<module digest in hex>/`` is an OCI layout; ``STORE/active`` holds the active digest in hex.
+Import verifies before anything becomes visible, and every step is a rename: power lost at any moment
+leaves the old or the new state. ``load`` verifies again, because the disk is not trusted.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from sitsedge.modules import archive, files, oci
+from sitsedge.modules.bundle import Bundle, read_bundle
+from sitsedge.modules.errors import BundleError, StoreError
+from sitsedge.modules.statement import PublisherTrust
+
+_HEX = re.compile(r"[0-9a-f]{64}")
+_ACTIVE = "active"
+_INCOMING = ".incoming-"
+
+BUNDLES_MAX = 256
+"""Bound of the listing; a device keeps the active module, its predecessor and a few candidates."""
+
+
+class ModuleStore:
+    """Bundles under ``path``; ``trust`` says whose signature counts."""
+
+    def __init__(self, path: Path, trust: PublisherTrust) -> None:
+        self._path = path
+        self._trust = trust
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+
+    def import_bundle(self, src: Path) -> bytes:
+        """Copy the bundle folder or ``.sits`` archive ``src`` into the store and return its digest.
+
+        Importing what is already there is not an error. Raises ``BundleError``, ``BundleSignatureError``.
+        """
+        for stale in self._path.glob(f"{_INCOMING}*"):
+            # Left by an import that lost power; nothing refers to it.
+            shutil.rmtree(stale, ignore_errors=True)
+        incoming = Path(tempfile.mkdtemp(prefix=_INCOMING, dir=self._path))
+        try:
+            staged = incoming / "bundle"
+            files.write_folder(staged, archive.read_contents(src))
+            bundle = read_bundle(staged, self._trust)
+            target = self._folder(bundle.digest)
+            if target.exists():
+                self.load(bundle.digest)
+            else:
+                staged.rename(target)
+                files.sync_folder(self._path)
+        finally:
+            shutil.rmtree(incoming, ignore_errors=True)
+        return bundle.digest
+
+    def load(self, digest: bytes) -> Bundle:
+        """The bundle, verified again; raises ``StoreError`` when it is unknown, ``BundleError`` when damaged."""
+        folder = self._folder(digest)
+        if not folder.is_dir():
+            raise StoreError(
+                "module-unknown",
+                found=digest.hex(),
+                expected=f"one of {[d.hex()[:16] for d in self.digests()]}",
+                hint="import the bundle first",
+            )
+        bundle = read_bundle(folder, self._trust)
+        if bundle.digest != digest:
+            raise BundleError(
+                "bundle-digest", found=bundle.digest.hex(), expected=digest.hex(), hint="the store was changed"
+            )
+        return bundle
+
+    def digests(self) -> tuple[bytes, ...]:
+        """Digests present, ascending; not verified."""
+        names = sorted(entry.name for entry in self._path.iterdir() if _HEX.fullmatch(entry.name))
+        return tuple(bytes.fromhex(name) for name in names[:BUNDLES_MAX])
+
+    def activate(self, digest: bytes) -> Bundle:
+        """Verify the bundle, make it the active one, and return it."""
+        bundle = self.load(digest)
+        files.replace_file(self._path / _ACTIVE, digest.hex().encode() + b"\n")
+        return bundle
+
+    def active(self) -> bytes | None:
+        """The active digest, or None before the first activation; ``StoreError`` when the pointer is damaged."""
+        path = self._path / _ACTIVE
+        if not path.exists():
+            return None
+        text = oci.read_file(path, 65).decode("ascii", errors="replace").removesuffix("\n")
+        if not _HEX.fullmatch(text):
+            raise StoreError(
+                "store-damaged", found=f"active pointer {text[:70]!r}", expected="a digest", hint="activate again"
+            )
+        return bytes.fromhex(text)
+
+    def load_active(self) -> Bundle:
+        """The active bundle, verified; ``StoreError`` (``module-active``) when there is none."""
+        digest = self.active()
+        if digest is None:
+            raise StoreError(
+                "module-active", found="no active module", expected="one", hint="import a bundle and activate it"
+            )
+        return self.load(digest)
+
+    def remove(self, digest: bytes) -> None:
+        """Remove an inactive bundle."""
+        if self.active() == digest:
+            raise StoreError("module-active", found="the active module", expected="an inactive one")
+        folder = self._folder(digest)
+        if not folder.is_dir():
+            raise StoreError("module-unknown", found=digest.hex(), expected="a module in the store")
+        doomed = Path(tempfile.mkdtemp(prefix=_INCOMING, dir=self._path))
+        folder.rename(doomed / "bundle")
+        files.sync_folder(self._path)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+    def _folder(self, digest: bytes) -> Path:
+        if len(digest) != 32:
+            raise StoreError("module-unknown", found=f"{len(digest)} bytes", expected="a SHA-256 digest")
+        return self._path / digest.hex()
