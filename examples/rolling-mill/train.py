@@ -71,9 +71,7 @@ class Network:
         return gap, trim
 
 
-def gather(
-    student: Network | None, *, seed: int, loop: Loop, dither: tuple[float, float]
-) -> tuple[Floats, Floats]:
+def gather(student: Network | None, *, seed: int, loop: Loop, dither: tuple[float, float]) -> tuple[Floats, Floats]:
     """One run under the student (or, in the first round, the teacher) with the teacher's labels."""
     cell = PlantCell(seed)
     teacher = Teacher()

@@ -191,9 +191,7 @@ class Arbiter:
             gap_rate, trim_rate = r.gap_rate_mm_s, r.trim_rate_percent_s
         self._gap = _towards(self._gap, self._gap_target, gap_rate * SCAN_S)
         self._trim = _towards(self._trim, self._trim_target, trim_rate * SCAN_S)
-        arrived = (
-            abs(self._gap - self._gap_target) <= REACHED and abs(self._trim - self._trim_target) <= REACHED
-        )
+        arrived = abs(self._gap - self._gap_target) <= REACHED and abs(self._trim - self._trim_target) <= REACHED
         if arrived:
             self._sequence_applied = self._sequence_taken
 

@@ -63,7 +63,7 @@ class Bite:
 def flow_stress_mpa(steel: Steel, *, temperature_c: float, strain: float, strain_rate_s: float) -> float:
     """Mean uniaxial flow stress, MPa, by Misaka and Yoshimoto."""
     exponent = steel.log_factor + steel.activation_k / (temperature_c + 273.15)
-    return KGF_MM2_MPA * math.exp(exponent) * strain**0.21 * strain_rate_s**0.13
+    return KGF_MM2_MPA * math.exp(exponent) * math.pow(strain, 0.21) * math.pow(strain_rate_s, 0.13)
 
 
 def geometry_factor(*, entry_mm: float, exit_mm: float, radius_mm: float) -> float:
@@ -76,10 +76,7 @@ def geometry_factor(*, entry_mm: float, exit_mm: float, radius_mm: float) -> flo
     neutral = math.tan(0.5 * arc + math.pi / 8.0 * log_keep / slender)  # sqrt(R'/h) times the neutral angle
     log_neutral = math.log(1.0 + neutral * neutral)  # ln(h_neutral / h)
     return (
-        0.5 * math.pi * ratio * arc
-        - 0.25 * math.pi
-        - ratio * slender * log_neutral
-        - 0.5 * ratio * slender * log_keep
+        0.5 * math.pi * ratio * arc - 0.25 * math.pi - ratio * slender * log_neutral - 0.5 * ratio * slender * log_keep
     )
 
 
@@ -116,7 +113,5 @@ def forward_slip(*, entry_mm: float, exit_mm: float, flat_radius_mm: float) -> f
     """Exit strip speed over roll speed minus one, from Sims' neutral angle (mass flow at the neutral plane)."""
     r = (entry_mm - exit_mm) / entry_mm
     slender = math.sqrt(flat_radius_mm / exit_mm)
-    neutral = math.tan(
-        0.5 * math.atan(math.sqrt(r / (1.0 - r))) + math.pi / 8.0 * math.log(1.0 - r) / slender
-    )
+    neutral = math.tan(0.5 * math.atan(math.sqrt(r / (1.0 - r))) + math.pi / 8.0 * math.log(1.0 - r) / slender)
     return neutral * neutral

@@ -102,12 +102,12 @@ def simulate(
     rows: list[tuple[float, ...]] = []
     inputs: list[Measured] = []
     cell = PlantCell(seed, parameters)
-    for time_s, _, measured in run(controller, cell, seconds=seconds, loop=loop or Loop(), seed=seed):
+    for now_s, _, measured in run(controller, cell, seconds=seconds, loop=loop or Loop(), seed=seed):
         rows.append(
-            (time_s, cell.stand.exit_thickness_dev, measured.exit_thickness_dev,
+            (now_s, cell.stand.exit_thickness_dev, measured.exit_thickness_dev,
              cell.stand.entry_tension_kn - cell.stand.lock_on.entry_tension_kn,
              cell.applied.gap_correction_mm, cell.applied.speed_trim_percent)
         )  # fmt: skip
         inputs.append(measured)
-    columns = np.array(rows, dtype=np.float64).T
-    return Trace(*columns, measured=np.array(inputs, dtype=np.float64))
+    time, exit_true, exit_seen, tension, gap, trim = np.array(rows, dtype=np.float64).T
+    return Trace(time, exit_true, exit_seen, tension, gap, trim, np.array(inputs, dtype=np.float64))

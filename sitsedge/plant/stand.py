@@ -246,9 +246,7 @@ class MillStand:
     def _tension(self) -> None:
         """Mass flow: ``v_entry H = v_exit h``; the looper turns the speed mismatch into tension."""
         p = self.parameters
-        slip = forward_slip(
-            entry_mm=self.entry_mm, exit_mm=self.exit_mm, flat_radius_mm=self.flat_radius_mm
-        )
+        slip = forward_slip(entry_mm=self.entry_mm, exit_mm=self.exit_mm, flat_radius_mm=self.flat_radius_mm)
         self.exit_speed_m_s = self.roll_speed_m_s * (1.0 + slip)
         self.entry_speed_m_s = self.exit_speed_m_s * self.exit_mm / self.entry_mm
         previous = self.lock_on.entry_speed_m_s * (1.0 + self._feed_noise.step())
