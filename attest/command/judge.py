@@ -39,6 +39,7 @@ from attest.command.errors import CommandError
 from attest.command.records import EpochOpened
 from attest.command.rules import GateRules
 from attest.command.state import GateState
+from attest.errors import AttestError
 
 CHECKS: Final = {
     "malformed": 1,
@@ -73,10 +74,10 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class ProofVerifier(Protocol):
-    """A verifier bound to one verification key."""
+    """A verifier bound to one verification key: those of ``attest.proof``, or the native one itself."""
 
     def verify(self, inputs: Sequence[int], outputs: Sequence[int], ctx: bytes, proof: bytes, /) -> str | None:
-        """``None`` if the proof verifies, else the name of the check that failed."""
+        """``None`` if the proof verifies; else the name of the failed check, returned or as an error's code."""
         ...
 
 
@@ -321,7 +322,10 @@ def _check_proof(
 ) -> None:
     if verifier is None:
         raise _Refuse("proof-kind", "no verification key for this module", command.proof_kind.name)
-    failed = verifier.verify(command.inputs, command.outputs, command.header.ctx(), command.proof)
+    try:
+        failed = verifier.verify(command.inputs, command.outputs, command.header.ctx(), command.proof)
+    except AttestError as refusal:
+        failed = refusal.code
     if failed is None:
         return
     if "pairing" not in failed:

@@ -99,8 +99,9 @@ class Refusal:
 class EpochOpened:
     """The gate verified evidence and opened an epoch: the only way a session key is introduced.
 
-    ``vk_digest`` (SHA-256 of the verification key file) is empty where no proof is demanded;
-    ``plant_outputs`` is what the plant had at that moment, ``None`` where the gate could not know.
+    ``vk_digest``, ``record_digest`` and ``policy_digest`` are SHA-256 of the files of the verification key, the
+    signed device record and the signed boot policy that were used; empty where none was (no proof demanded,
+    attestation mode ``none``). ``plant_outputs`` is what the plant had at that moment, ``None`` where the gate could not know.
     """
 
     KIND: ClassVar[str] = "epoch-opened"
@@ -115,6 +116,8 @@ class EpochOpened:
         f.digest("deployment_digest"),
         f.digest("rules_digest"),
         f.digest("vk_digest", optional=True),
+        f.digest("record_digest", optional=True),
+        f.digest("policy_digest", optional=True),
         f.counter("t_opened_ns"),
         f.counter("expires_ns"),
         f.octets("ak_name", 68),
@@ -133,6 +136,8 @@ class EpochOpened:
     deployment_digest: bytes
     rules_digest: bytes
     vk_digest: bytes
+    record_digest: bytes
+    policy_digest: bytes
     t_opened_ns: int
     expires_ns: int
     ak_name: bytes

@@ -29,6 +29,7 @@ class RecordKind(StrEnum):
     CYCLE_REFUSED = "cycle-refused"
     PROOF = "proof"
     LEDGER_CLOSED = "ledger-closed"
+    EVIDENCE_NONE = "evidence-none"
 
 
 NUMBERS: Final = {kind: number for number, kind in enumerate(RecordKind, start=1)}

@@ -14,6 +14,7 @@ APPLICATION_ID: Final = 0x53495453  # "SITS", in the file header (SQLite file fo
 FORMAT_VERSION: Final = 1
 _MAGIC: Final = b"SQLite format 3\x00"
 _CACHE_KIB: Final = 2048
+_VALUE_BYTES_MAX: Final = 8 * 1024 * 1024  # twice the largest record: a hostile file cannot make a reader allocate more
 _SCHEMA: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT",
     "CREATE TABLE leaves (idx INTEGER PRIMARY KEY, kind INTEGER NOT NULL, hash BLOB NOT NULL,"
@@ -96,6 +97,7 @@ def open_for_reading(path: Path) -> tuple[sqlite3.Connection, str]:
     try:
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=1.0)
         _configure(connection)
+        connection.execute("BEGIN")  # one snapshot for everything this reader sees
         if not _check_header(connection, path):
             raise LedgerError("ledger-foreign", found=f"{path}: an empty database", expected="a ledger")
         origin = _check_origin(connection, path, None)
@@ -112,6 +114,7 @@ def open_for_reading(path: Path) -> tuple[sqlite3.Connection, str]:
 
 
 def _configure(connection: sqlite3.Connection) -> None:
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _VALUE_BYTES_MAX)
     connection.execute("PRAGMA trusted_schema = OFF")  # a foreign file's views and triggers never run code
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")

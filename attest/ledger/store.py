@@ -34,7 +34,7 @@ from attest.ledger.merkle import (
 from attest.ledger.note import Checkpoint, check_origin, parse_checkpoint, sign_checkpoint
 
 RECORD_BYTES_MAX: Final = 4 * 1024 * 1024  # attest.cose's own limit; evidence with an event log is the largest
-_ROWS_AT_ONCE: Final = 256  # bounds the memory of an iteration to some 100 KiB of commands
+_ROWS_AT_ONCE: Final = 64  # bounds the memory of an iteration: some 30 KiB of commands
 STRIDE: Final = 8  # levels between two stored inner nodes
 
 
@@ -98,7 +98,10 @@ class Ledger:
 
     @classmethod
     def open_readonly(cls, path: Path) -> Ledger:
-        """Open an existing ledger to read, also while a writer is at work. Raises as ``open`` does."""
+        """Open an existing ledger to read, also while a writer is at work; sees it as it was at opening.
+
+        Raises ``LedgerError`` as ``open`` does, and ``ledger-missing``.
+        """
         connection, origin = layout.open_for_reading(path)
         try:
             return cls(connection, path=path, origin=origin, signer=None, lock=None)
@@ -209,12 +212,16 @@ class Ledger:
 
     def iterate(self, start: int = 0) -> Iterator[Leaf]:
         """Records from index ``start`` on, in order, a bounded number in memory."""
+        return (_leaf(row) for row in self.stored(start))
+
+    def stored(self, start: int = 0) -> Iterator[tuple[int, int, bytes, bytes]]:
+        """The rows as they are (index, kind number, hash, data), for an audit that judges them itself."""
         at = start - 1
         while True:
             with self._guard():
                 rows = self._db.execute(layout.SELECT_LEAVES, (at, _ROWS_AT_ONCE)).fetchall()
             for row in rows:
-                yield _leaf(row)
+                yield row
                 at = row[0]
             if len(rows) < _ROWS_AT_ONCE:
                 return
