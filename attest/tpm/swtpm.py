@@ -37,7 +37,7 @@ class Swtpm:
     """One simulated TPM with its state in ``state_dir``; made on first start."""
 
     def __init__(self, state_dir: Path) -> None:
-        self.state_dir = state_dir
+        self.state_dir = state_dir.absolute()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Swtpm:
@@ -111,7 +111,7 @@ class Swtpm:
         trust_dir.mkdir(parents=True, exist_ok=True)
         written = []
         for source, name in zip(self.ca_certificates(), ("swtpm-root.pem", "swtpm-issuer.pem"), strict=True):
-            certificate = x509.load_pem_x509_certificate(source.read_bytes())
+            certificate = x509.load_pem_x509_certificate(_read(source))
             target = trust_dir / name
             target.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
             written.append(target)
@@ -198,6 +198,18 @@ def _program(name: str, hint: str) -> str:
 def _private_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.chmod(folder, 0o700)  # noqa: PTH101 - also where it existed before with a looser mode
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise TpmError(
+            "swtpm-ca",
+            found=f"{file}: {error.strerror or error}",
+            expected="the local CA's certificate",
+            hint="start the simulated TPM once; it makes its CA then",
+        ) from error
 
 
 def _last_line(log: Path) -> str:

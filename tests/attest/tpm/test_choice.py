@@ -1,0 +1,58 @@
+"""Which TPM is used, and which never silently."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attest.tpm import TpmMissing, find_tcti
+
+
+def test_auto_prefers_hardware(tmp_path: Path) -> None:
+    hardware = tmp_path / "tpmrm0"
+    hardware.touch()
+    choice = find_tcti("auto", allow_simulated=True, state_dir=tmp_path, hardware=hardware)
+    assert (choice.kind, choice.tcti) == ("hardware", f"device:{hardware}")
+
+
+def test_auto_simulates_only_where_allowed(tmp_path: Path) -> None:
+    absent = tmp_path / "absent"
+    choice = find_tcti("auto", allow_simulated=True, state_dir=tmp_path, hardware=absent)
+    assert (choice.kind, choice.tcti) == ("swtpm", f"swtpm:path={tmp_path}/tpm.sock")
+    with pytest.raises(TpmMissing) as caught:
+        find_tcti("auto", allow_simulated=False, state_dir=tmp_path, hardware=absent)
+    assert caught.value.code == "tpm-none"
+
+
+def test_closed_hardware_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hardware = tmp_path / "tpmrm0"
+    hardware.touch()
+    monkeypatch.setattr("attest.tpm.choice.os.access", lambda *_: False)
+    with pytest.raises(TpmMissing) as caught:
+        find_tcti("auto", allow_simulated=True, state_dir=tmp_path, hardware=hardware)
+    assert caught.value.code == "tpm-permission"
+
+
+def test_explicit_wishes(tmp_path: Path) -> None:
+    device = tmp_path / "tpm"
+    device.touch()
+    assert find_tcti(f"device:{device}", allow_simulated=False, state_dir=tmp_path).kind == "hardware"
+    assert find_tcti("swtpm:path=/x/s", allow_simulated=True, state_dir=tmp_path).tcti == "swtpm:path=/x/s"
+    assert find_tcti("swtpm", allow_simulated=True, state_dir=tmp_path).kind == "swtpm"
+
+
+@pytest.mark.parametrize(
+    ("wish", "code"),
+    [
+        ("swtpm", "tpm-not-allowed"),
+        ("swtpm:path=/x", "tpm-not-allowed"),
+        ("hardware", "tpm-none"),
+        ("device:/nonexistent", "tpm-none"),
+        ("mssim:host=x", "tpm-tcti"),
+    ],
+)
+def test_refused_wishes(tmp_path: Path, wish: str, code: str) -> None:
+    with pytest.raises(TpmMissing) as caught:
+        find_tcti(wish, allow_simulated=False, state_dir=tmp_path, hardware=tmp_path / "absent")
+    assert caught.value.code == code
