@@ -28,8 +28,8 @@ class OnnxImportError(CompileError):
         return f"node {self.node!r} ({self.operator}): {text}" if self.node else text
 
 
-class FileError(CompileError):
-    """A text file (limits, calibration) is wrong at a place: ``file``, ``line`` and ``column`` count from 1."""
+class CalibrationError(CompileError):
+    """The calibration file is wrong at a place: ``file``, ``line`` and ``column`` count from 1."""
 
     def __init__(
         self, code: str, *, file: str, line: int, column: int, found: str, expected: str, hint: str = ""
@@ -41,14 +41,6 @@ class FileError(CompileError):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}: {super().__str__()}"
-
-
-class LimitsError(FileError):
-    """The limits file breaks a rule."""
-
-
-class CalibrationError(FileError):
-    """The calibration file breaks a rule."""
 
 
 class QuantiseError(CompileError):

@@ -1,0 +1,200 @@
+"""``module build``: ONNX file, calibration data and limits file → one signed bundle.
+
+Stages: import, quantise, emit three artefacts, make keys, self-test, report, bundle. Each stage is a pure
+function of the ones before it except key generation, which takes randomness from the operating system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from attest.proof.prover import development_setup
+from sitsedge.compiler.calibration import Calibration, read_calibration
+from sitsedge.compiler.circuit_emit import emit_circuit
+from sitsedge.compiler.errors import CompileError
+from sitsedge.compiler.network import FloatNetwork
+from sitsedge.compiler.onnx_emit import emit_onnx
+from sitsedge.compiler.onnx_import import import_onnx
+from sitsedge.compiler.quantise import Goal, Quantised, Scales, quantise
+from sitsedge.compiler.report import make_report
+from sitsedge.compiler.report_html import render
+from sitsedge.compiler.selftest import SelfTest, run_selftest
+from sitsedge.compiler.wasm_check import require_integer_only
+from sitsedge.compiler.wasm_emit import emit_wasm
+from sitsedge.modules import strict_json
+from sitsedge.modules.bundle import write_bundle
+from sitsedge.modules.config import BundleConfig, Guest, Proof, Signal, Source
+from sitsedge.modules.limits import Limits, read_limits
+
+GUEST_MEMORY_BYTES = 1 << 20
+"""An emitted module uses one or two 64 KiB pages; the limit leaves room without inviting growth."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """Everything before packaging."""
+
+    name: str
+    network: FloatNetwork
+    limits: Limits
+    calibration: Calibration
+    quantised: Quantised
+    wasm: bytes
+    integer_onnx: bytes
+    circuit: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BuildResult:
+    """A written bundle: its folder, module digest, config and report."""
+
+    path: Path
+    digest: bytes
+    config: BundleConfig
+    report: dict[str, Any]
+    compiled: Compiled
+
+
+def compile_model(
+    onnx_path: Path, calibration_csv: Path, limits_path: Path, *, name: str | None = None, goal: Goal | None = None
+) -> Compiled:
+    """Import, quantise and emit, without keys and without writing anything.
+
+    ``name`` defaults to the name of the folder the ONNX file lies in. Raises ``CompileError`` and its
+    subclasses, and ``sitsedge.config.source.ConfigError`` for the limits file.
+    """
+    limits = read_limits(limits_path)
+    network = import_onnx(onnx_path)
+    for what, found, expected in (
+        ("inputs", network.n_inputs, len(limits.inputs)),
+        ("outputs", network.n_outputs, len(limits.outputs)),
+    ):
+        if found != expected:
+            raise CompileError(
+                "signals",
+                found=f"a network of {found} {what}",
+                expected=f"{expected} as {limits_path.name} lists",
+                hint="the limits file names every element of the model's tensors, in order",
+            )
+    calibration = read_calibration(calibration_csv, limits)
+    scales = Scales(
+        inputs=np.array([signal.scale for signal in limits.inputs]),
+        outputs=np.array([signal.scale for signal in limits.outputs]),
+        box_low=limits.box[0],
+        box_high=limits.box[1],
+    )
+    quantised = quantise(network, scales, calibration.fit_counts, calibration.fit_raw, goal=goal or Goal())
+    wasm = emit_wasm(quantised.model)
+    require_integer_only(wasm)
+    chosen = name if name is not None else _default_name(onnx_path)
+    return Compiled(
+        name=chosen,
+        network=network,
+        limits=limits,
+        calibration=calibration,
+        quantised=quantised,
+        wasm=wasm,
+        integer_onnx=emit_onnx(quantised.model, chosen),
+        circuit=emit_circuit(quantised.model),
+    )
+
+
+def _default_name(onnx_path: Path) -> str:
+    text = re.sub(r"[^A-Za-z0-9_.-]", "-", onnx_path.resolve().parent.name)[:64]
+    return text if text[:1].isalpha() else f"m-{text}"[:64]
+
+
+def build(
+    onnx_path: Path,
+    calibration_csv: Path,
+    limits_path: Path,
+    out: Path,
+    *,
+    signer: Ed25519PrivateKey,
+    name: str | None = None,
+    goal: Goal | None = None,
+) -> BuildResult:
+    """Build and sign a bundle at ``out``, which must not exist; nothing is written unless all of it is.
+
+    Raises what ``compile_model`` raises, ``SelfTestError``, and ``StoreError`` (``output-exists``).
+    """
+    compiled = compile_model(onnx_path, calibration_csv, limits_path, name=name, goal=goal)
+    keys = development_setup(compiled.circuit)
+    rows = np.concatenate([compiled.calibration.fit_counts, compiled.calibration.held_counts])
+    selftest = run_selftest(
+        compiled.quantised.model,
+        wasm=compiled.wasm,
+        graph=compiled.integer_onnx,
+        circuit=compiled.circuit,
+        keys=keys,
+        rows=rows,
+    )
+    layers = {
+        "wasm": compiled.wasm,
+        "integer_onnx": compiled.integer_onnx,
+        "circuit": compiled.circuit,
+        "proving_key": keys[0],
+        "verification_key": keys[1],
+        "limits": limits_path.read_bytes(),
+    }
+    digests = {part: _sha256(data) for part, data in layers.items()}
+    source = Source(
+        onnx_sha256=_sha256(onnx_path.read_bytes()),
+        calibration_sha256=_sha256(calibration_csv.read_bytes()),
+        limits_sha256=digests["limits"],
+    )
+    report = make_report(
+        name=compiled.name,
+        network=compiled.network,
+        limits=compiled.limits,
+        calibration=compiled.calibration,
+        quantised=compiled.quantised,
+        goal=goal or Goal(),
+        selftest=selftest,
+        graph=compiled.integer_onnx,
+        digests=digests | source.model_dump(include={"onnx_sha256", "calibration_sha256"}),
+        sizes={part: len(data) for part, data in layers.items()},
+    )
+    config = _config(compiled, selftest, digests, source)
+    layers |= {"report": strict_json.encode(report), "report_html": render(report)}
+    digest = write_bundle(out, config, layers, signer=signer)
+    return BuildResult(out, digest, config, report, compiled)
+
+
+def _config(compiled: Compiled, selftest: SelfTest, digests: dict[str, str], source: Source) -> BundleConfig:
+    return BundleConfig(
+        schema_version=1,
+        name=compiled.name,
+        compiler=f"sitsedge {_version()}",
+        inputs=tuple(map(Signal.of, compiled.limits.inputs)),
+        outputs=tuple(map(Signal.of, compiled.limits.outputs)),
+        guest=Guest(abi=1, memory_bytes=GUEST_MEMORY_BYTES, fuel_per_call=selftest.fuel_per_call),
+        proof=Proof(
+            curve="bn254",
+            vk_sha256=digests["verification_key"],
+            pk_sha256=digests["proving_key"],
+            contributors=0,
+            development=True,
+            constraints=selftest.constraints,
+        ),
+        source=source,
+    )
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _version() -> str:
+    try:
+        return version("sitsedge")
+    except PackageNotFoundError:
+        return "unpackaged"

@@ -1,0 +1,127 @@
+"""The build report: what the integer model is worth beside the float one, and what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+
+from sitsedge.compiler.calibration import Calibration
+from sitsedge.compiler.circuit_plan import count_constraints
+from sitsedge.compiler.intervals import model_bounds
+from sitsedge.compiler.network import FloatNetwork, Floats
+from sitsedge.compiler.quantise import Goal, Quantised
+from sitsedge.compiler.reference import IntegerModel, Ints
+from sitsedge.compiler.selftest import SelfTest
+from sitsedge.modules.limits import Limits
+
+
+def _accuracy(network: FloatNetwork, model: IntegerModel, limits: Limits, raw: Floats, counts: Ints) -> Any:
+    """Per output, physical units: largest, mean and root-mean-square difference from the float network."""
+    if not len(raw):
+        return {"rows": 0, "outputs": {}}
+    wanted = network.run(raw)
+    got = model.run(counts) * np.array([signal.scale for signal in limits.outputs])
+    error = got - wanted
+    outputs = {}
+    for k, signal in enumerate(limits.outputs):
+        span = float(np.ptp(wanted[:, k]))
+        outputs[signal.name] = {
+            "unit": signal.unit,
+            "span": span,
+            "max_error": float(np.abs(error[:, k]).max()),
+            "mean_error": float(np.abs(error[:, k]).mean()),
+            "rms_error": float(np.sqrt((error[:, k] ** 2).mean())),
+            "max_error_of_span": float(np.abs(error[:, k]).max() / span) if span > 0 else None,
+        }
+    return {"rows": len(raw), "outputs": outputs}
+
+
+def _bounds(model: IntegerModel, limits: Limits) -> Any:
+    """Proven bounds of each output over the whole input box, physical units."""
+    last = model_bounds(model)[-1]
+    outputs = {}
+    for k, signal in enumerate(limits.outputs):
+        low, high = int(last.out_low[k]), int(last.out_high[k])
+        outputs[signal.name] = {
+            "unit": signal.unit,
+            "counts": [low, high],
+            "physical": [low * signal.scale, high * signal.scale],
+            "limits": list(signal.limits),
+            "proven_inside_limits": signal.counts[0] <= low and high <= signal.counts[1],
+        }
+    return outputs
+
+
+def _passes(network: FloatNetwork, graph: bytes) -> Any:
+    """Node counts before and after each pass."""
+    imported = dict(network.node_counts)
+    folded: dict[str, int] = {}
+    for layer in network.layers:
+        folded["Dense"] = folded.get("Dense", 0) + 1
+        if layer.activation != "none":
+            name = {"relu": "Relu", "clamp": "Clip"}[layer.activation]
+            folded[name] = folded.get(name, 0) + 1
+    integer: dict[str, int] = {}
+    for node in onnx.load_from_string(graph).graph.node:
+        integer[node.op_type] = integer.get(node.op_type, 0) + 1
+    return [
+        {"pass": name, "nodes": dict(sorted(nodes.items())), "total": sum(nodes.values())}
+        for name, nodes in (("import", imported), ("fold affine maps", folded), ("integer graph", integer))
+    ]
+
+
+def make_report(
+    *,
+    name: str,
+    network: FloatNetwork,
+    limits: Limits,
+    calibration: Calibration,
+    quantised: Quantised,
+    goal: Goal,
+    selftest: SelfTest,
+    graph: bytes,
+    digests: dict[str, str],
+    sizes: dict[str, int],
+) -> dict[str, Any]:
+    """JSON-ready report."""
+    model = quantised.model
+    *per_layer, fixed = count_constraints(model)
+    return {
+        "report_version": 1,
+        "name": name,
+        "network": list(network.sizes),
+        "passes": _passes(network, graph),
+        "quantisation": {
+            "activation_bits": quantised.choice.activation_bits,
+            "first_weight_bits": quantised.choice.first_weight_bits,
+            "weight_bits": quantised.choice.weight_bits,
+            "goal": {"rms_of_span": goal.rms, "max_of_span": goal.peak},
+            "goal_met": quantised.meets_goal,
+            "rms_of_span": quantised.rms,
+            "max_of_span": quantised.peak,
+        },
+        "calibration": {"rows": calibration.rows_total, "rows_outside_ranges": calibration.rows_outside},
+        "accuracy": {
+            "calibration": _accuracy(network, model, limits, calibration.fit_raw, calibration.fit_counts),
+            "held_out": _accuracy(network, model, limits, calibration.held_raw, calibration.held_counts),
+        },
+        "output_bounds": _bounds(model, limits),
+        "constraints": {
+            "layers": list(per_layer),
+            "fixed": fixed,
+            "total": selftest.constraints,
+            "domain_size": selftest.domain_size,
+        },
+        "proof": {"measured_ms": round(selftest.proof_ms, 3), "development_key": True, "contributors": 0},
+        "selftest": {
+            "rows": selftest.rows,
+            "box_corners": selftest.corners,
+            "circuit_rows": selftest.circuit_rows,
+            "fuel_per_call": selftest.fuel_per_call,
+        },
+        "digests": digests,
+        "sizes": sizes,
+        "not_shown": "that the model is right for the plant, or that a sensor tells the truth",
+    }

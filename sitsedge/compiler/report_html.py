@@ -1,0 +1,73 @@
+"""The build report as one self-contained page: no script, no external resource."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+_STYLE = (
+    "body{font:15px/1.45 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2733}"
+    "table{border-collapse:collapse;margin:.6rem 0 1.4rem;width:100%}"
+    "th,td{border-bottom:1px solid #cfd8e0;padding:.3rem .6rem;text-align:right}"
+    "th:first-child,td:first-child{text-align:left}th{background:#eef2f5}"
+    "code{font-size:12px;overflow-wrap:anywhere}.note{background:#fff6da;padding:.5rem .8rem}"
+)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    def line(tag: str, cells: Sequence[object]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(_text(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    return f"<table>{line('th', head)}{''.join(line('td', row) for row in rows)}</table>"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _accuracy(report: dict[str, Any], part: str, title: str) -> str:
+    entry = report["accuracy"][part]
+    rows = [
+        (name, o["unit"], o["span"], o["max_error"], o["mean_error"], o["rms_error"])
+        for name, o in entry["outputs"].items()
+    ]
+    head = ("output", "unit", "span", "max error", "mean error", "rms error")
+    return f"<h2>{title} ({entry['rows']} rows)</h2>" + _table(head, rows)
+
+
+def render(report: dict[str, Any]) -> bytes:
+    """HTML of a report made by ``report.make_report``."""
+    name = escape(report["name"])
+    shape = "-".join(map(str, report["network"]))
+    constraints, proof, choice = report["constraints"], report["proof"], report["quantisation"]
+    bounds = [
+        (output, b["unit"], *b["physical"], *b["limits"], b["proven_inside_limits"])
+        for output, b in report["output_bounds"].items()
+    ]
+    layers = [(f"layer {i}", n) for i, n in enumerate(constraints["layers"])]
+    layers += [("signals", constraints["fixed"]), ("total", constraints["total"])]
+    passes = [(p["pass"], p["total"], ", ".join(f"{k} {v}" for k, v in p["nodes"].items())) for p in report["passes"]]
+    digests = [(part, report["sizes"].get(part, ""), digest) for part, digest in report["digests"].items()]
+    parts = (
+        f"<h1>{name}</h1><p>{shape} network; integer model beside the float model.</p>",
+        '<p class="note">Development key: nobody contributed to its set-up. This report does not show '
+        f"{escape(report['not_shown'])}.</p>",
+        _accuracy(report, "calibration", "Accuracy on calibration rows"),
+        _accuracy(report, "held_out", "Accuracy on held-out rows"),
+        "<h2>Proven output bounds over the input box</h2>",
+        _table(("output", "unit", "low", "high", "limit low", "limit high", "inside by proof"), bounds),
+        "<h2>Circuit</h2>",
+        _table(("part", "constraints"), layers),
+        f"<p>Domain {constraints['domain_size']}; a proof took {proof['measured_ms']} ms on the build machine.</p>",
+        f"<p>Weights {choice['first_weight_bits']} / {choice['weight_bits']} bits, "
+        f"activations {choice['activation_bits']} bits; accuracy goal met: {_text(choice['goal_met'])}.</p>",
+        "<h2>Passes</h2>",
+        _table(("pass", "nodes", "operators"), passes),
+        "<h2>Digests (SHA-256)</h2>",
+        _table(("part", "bytes", "digest"), digests),
+    )
+    head = f'<meta charset="utf-8"><title>{name}</title><style>{_STYLE}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>'.encode()

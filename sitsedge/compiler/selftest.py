@@ -1,0 +1,176 @@
+"""The self-test of one build: reference, ONNX Runtime, WASM (both engines) and circuit must agree.
+
+It runs on calibration rows, the corners of the box (all of them up to eight inputs, else a fixed sample) and
+rows built to hit the requantise boundaries. Nothing is written when anything differs.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import onnxruntime
+
+from attest.proof.errors import PROOF_PAIRING
+from attest.proof.keys import key_hash
+from attest.proof.prover import Groth16Prover, first_unsatisfied
+from attest.proof.verifier import NativeVerifier, failed_check
+from sitsedge.compiler.errors import SelfTestError
+from sitsedge.compiler.reference import IntegerModel, Ints
+from sitsedge.sandbox import Sandbox, SandboxInputError, SandboxLimits
+
+CORNERS_MAX = 256
+ROWS_MAX = 512
+CIRCUIT_ROWS_MAX = 48
+"""Witness checks take a millisecond each for a control network and more for larger ones."""
+
+PROOFS = 5
+"""Proofs made and verified; their median time goes into the report."""
+
+_CONTEXT = bytes(range(31))
+
+FIELD_ORDER = 21888242871839275222246405745257275088548364400416034343698204186575808495617
+"""r of BN254 (EIP-197)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """How many rows were compared, the fuel one call used (the same for every row), and the proof's figures."""
+
+    rows: int
+    corners: int
+    circuit_rows: int
+    fuel_per_call: int
+    constraints: int
+    domain_size: int
+    proof_ms: float
+
+
+def corner_rows(model: IntegerModel) -> Ints:
+    """Corners of the box: every one for up to eight inputs, else a fixed sample with the two extremes."""
+    n = model.n_inputs
+    if 1 << n <= CORNERS_MAX:
+        picks = (np.arange(1 << n)[:, None] >> np.arange(n)) & 1
+    else:
+        picks = np.random.default_rng(n).integers(0, 2, (CORNERS_MAX, n))
+        picks[0], picks[1] = 0, 1
+    return np.where(picks == 1, model.box_high, model.box_low)
+
+
+def boundary_rows(model: IntegerModel, base: Ints) -> Ints:
+    """Rows one count apart along each input: sums that step across requantise and ReLU boundaries."""
+    rows = []
+    for j in range(min(model.n_inputs, 32)):
+        for step in (-1, 1):
+            row = base[j % len(base)].copy()
+            row[j] = np.clip(row[j] + step, model.box_low[j], model.box_high[j])
+            rows.append(row)
+    return np.array(rows, dtype=np.int64)
+
+
+def run_selftest(
+    model: IntegerModel, *, wasm: bytes, graph: bytes, circuit: bytes, keys: tuple[bytes, bytes], rows: Ints
+) -> SelfTest:
+    """Compare all artefacts; ``rows`` are calibration rows in counts, ``keys`` proving and verification key.
+
+    Raises ``SelfTestError``.
+    """
+    corners = corner_rows(model)
+    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), ROWS_MAX)).astype(np.int64)]
+    tested = np.concatenate([corners, sample, boundary_rows(model, sample)])
+    expected = model.run(tested)
+    _compare("integer ONNX graph", _run_onnx(graph, tested), expected, tested)
+    fuel = 0
+    for engine in ("jit", "pulley"):
+        values, fuel = _run_wasm(wasm, engine, tested, model)
+        _compare(f"WASM ({engine})", values, expected, tested)
+    picked = np.linspace(0, len(tested) - 1, min(len(tested), CIRCUIT_ROWS_MAX)).astype(np.int64)
+    proof_ms, prover = _run_circuit(circuit, keys, tested[picked], expected[picked])
+    return SelfTest(
+        rows=len(tested),
+        corners=len(corners),
+        circuit_rows=len(picked),
+        fuel_per_call=fuel,
+        constraints=prover.n_constraints,
+        domain_size=prover.domain_size,
+        proof_ms=proof_ms,
+    )
+
+
+def _compare(what: str, got: Ints, expected: Ints, rows: Ints) -> None:
+    different = np.flatnonzero((got != expected).any(axis=1))
+    if different.size:
+        i = int(different[0])
+        raise SelfTestError(
+            "selftest",
+            found=f"{what} gives {got[i].tolist()} for {rows[i].tolist()}",
+            expected=f"{expected[i].tolist()} as the reference",
+            hint="a fault of the compiler; please report it with the model",
+        )
+
+
+def _run_onnx(graph: bytes, rows: Ints) -> Ints:
+    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, {"x": rows.astype(np.int16)})[0], dtype=np.int64)
+
+
+def _run_wasm(wasm: bytes, engine: str, rows: Ints, model: IntegerModel) -> tuple[Ints, int]:
+    with Sandbox(wasm, limits=SandboxLimits(wall_ms=10_000), engine=engine) as sandbox:
+        values = np.array([sandbox.infer(row) for row in rows.tolist()], dtype=np.int64)
+        fuel = sandbox.fuel_used
+        for j in range(model.n_inputs):
+            for edge in (model.box_low[j] - 1, model.box_high[j] + 1):
+                row = model.box_low.copy()
+                row[j] = edge
+                _expect_refusal(sandbox, row.tolist())
+    return values, fuel
+
+
+def _expect_refusal(sandbox: Sandbox, row: list[int]) -> None:
+    try:
+        found = sandbox.infer(row)
+    except SandboxInputError:
+        return
+    raise SelfTestError(
+        "selftest", found=f"WASM accepts {row} outside the box: {found}", expected="status 1 for inputs outside"
+    )
+
+
+def _run_circuit(circuit: bytes, keys: tuple[bytes, bytes], rows: Ints, expected: Ints) -> tuple[float, Groth16Prover]:
+    """Witness of every row against the reference and the constraints, one proof against the key."""
+    prover = Groth16Prover(circuit, keys[0])
+    first_output = 1 + prover.n_inputs
+    for row, values in zip(rows.tolist(), expected.tolist(), strict=True):
+        wires = prover.witness(row, _CONTEXT)
+        outputs = wires[first_output : first_output + prover.n_outputs]
+        if outputs != [value % FIELD_ORDER for value in values]:
+            raise _circuit_error(f"outputs {outputs} for {row}", f"{values} as the reference")
+        if (index := first_unsatisfied(circuit, wires)) is not None:
+            raise _circuit_error(f"constraint {index} unsatisfied for {row}", "a satisfied circuit")
+        wires[first_output] = (wires[first_output] + 1) % FIELD_ORDER
+        if first_unsatisfied(circuit, wires) is None:
+            raise _circuit_error(f"a wrong output accepted for {row}", "an unsatisfied constraint")
+    verifier = NativeVerifier(keys[1], vk_sha256=key_hash(keys[1]))
+    durations = []
+    for row, values in zip(rows[:PROOFS].tolist(), expected[:PROOFS].tolist(), strict=True):
+        started = time.perf_counter_ns()
+        proven = prover.prove(row, _CONTEXT)
+        durations.append((time.perf_counter_ns() - started) / 1e6)
+        check = failed_check(verifier, row, values, _CONTEXT, proven.proof)
+        if list(proven.outputs) != values or check is not None:
+            raise _circuit_error(f"a proof refused for {row}", "a proof that verifies")
+        wrong = [values[0] + 1, *values[1:]]
+        if (check := failed_check(verifier, row, wrong, _CONTEXT, proven.proof)) != PROOF_PAIRING:
+            raise _circuit_error(f"check {check} for wrong outputs", PROOF_PAIRING)
+    return statistics.median(durations), prover
+
+
+def _circuit_error(found: str, expected: str) -> SelfTestError:
+    return SelfTestError(
+        "selftest",
+        found=f"circuit: {found}",
+        expected=expected,
+        hint="a fault of the compiler; please report it with the model",
+    )
