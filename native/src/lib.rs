@@ -5,11 +5,15 @@ pub mod domain;
 pub mod encoding;
 pub mod error;
 pub mod field;
+pub mod kernel;
 pub mod keys;
+pub mod msm;
 pub mod prover;
 #[cfg(feature = "pyo3")]
 mod python;
 mod reader;
+mod rows;
 pub mod setup;
+mod tables;
 pub mod verifier;
 pub mod witness;

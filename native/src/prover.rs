@@ -1,71 +1,238 @@
-//! Groth16 prover for one fixed circuit.
+//! Groth16 prover for one fixed circuit: everything that does not depend on the witness is tabulated at load.
 
-use ark_bn254::{Fr, G1Affine, G1Projective, G2Projective};
-use ark_ec::scalar_mul::variable_base::VariableBaseMSM;
-use ark_ec::CurveGroup;
+use std::sync::Mutex;
+
+use ark_bn254::{g1, g2, Fr, G1Projective, G2Projective};
+use ark_ec::{AffineRepr, CurveGroup};
 use ark_ff::AdditiveGroup;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
-use crate::circuit::Circuit;
+use crate::circuit::{Circuit, Op};
 use crate::domain::Domain;
-use crate::error::{Error, Result};
-use crate::field::{fr_from_ctx, random_fr};
+use crate::error::Result;
+use crate::field::{fr_from_ctx, fr_to_be, random_fr};
 use crate::keys::ProvingKey;
+use crate::msm::{FixedMsm, MsmWork};
+use crate::rows;
+use crate::tables::{Lookup, QueryTables, Slot};
 use crate::verifier::Proof;
-use crate::witness::{eval_field, Witness};
+use crate::witness::Witness;
+
+/// Tabulated bytes of inputs, outputs and products: quantised values fit 16 bits, larger ones take the slow path.
+const WIRE_BYTES: u32 = 2;
+const CTX_BYTES: u32 = 31;
+const SCALAR_BYTES: u32 = 32;
+const BOOLEANS_PER_SLOT: usize = 8;
 
 pub struct Prover {
     pub circuit: Circuit,
-    key: ProvingKey,
     pub domain: Domain,
+    plan: Vec<Slot>,
+    a: QueryTables<g1::Config>,
+    b1: QueryTables<g1::Config>,
+    b2: QueryTables<g2::Config>,
+    k: QueryTables<g1::Config>,
+    delta_1: QueryTables<g1::Config>,
+    delta_2: QueryTables<g2::Config>,
+    h: FixedMsm,
+    /// α + A[0], β + B[0] and K[0]: the constant wire is always 1.
+    start: Start,
+    work: Mutex<Work>,
+}
+
+struct Start {
+    a: G1Projective,
+    b1: G1Projective,
+    b2: G2Projective,
+    k: G1Projective,
+}
+
+/// Memory of one proof, kept between proofs.
+struct Work {
+    witness: Witness,
+    row_a: Vec<Fr>,
+    row_b: Vec<Fr>,
+    scratch: Vec<Fr>,
+    lookups: Vec<Lookup>,
+    rest: Vec<(u32, Fr)>,
+    msm: MsmWork,
+}
+
+/// Blinding values of one proof; erased when dropped, never stored.
+struct Blinding {
+    r: Zeroizing<Fr>,
+    s: Zeroizing<Fr>,
 }
 
 impl Prover {
+    /// Parses and checks both files and builds the tables. Errors: `circuit-…`, `pk-format`, `pk-circuit`.
     pub fn new(circuit: &[u8], proving_key: &[u8]) -> Result<Self> {
         let circuit = Circuit::parse(circuit)?;
         let key = ProvingKey::decode(proving_key, &circuit)?;
         let domain = Domain::new(key.domain_size as usize)?;
-        Ok(Self { circuit, key, domain })
+        let plan = plan(&circuit);
+        let scalar_plan: Vec<Slot> = (0..SCALAR_BYTES).map(|index| Slot::Byte { wire: 0, index }).collect();
+        let start = Start {
+            a: key.a[0].into_group() + key.alpha_1,
+            b1: key.b1[0].into_group() + key.beta_1,
+            b2: key.b2[0].into_group() + key.beta_2,
+            k: key.k[0].into_group(),
+        };
+        let size = domain.size;
+        let work = Work {
+            witness: Witness::new(&circuit),
+            row_a: vec![Fr::ZERO; size],
+            row_b: vec![Fr::ZERO; size],
+            scratch: vec![Fr::ZERO; size],
+            lookups: Vec::with_capacity(plan.len()),
+            rest: Vec::new(),
+            msm: MsmWork::default(),
+        };
+        Ok(Self {
+            a: QueryTables::new(key.a, &plan)?,
+            b1: QueryTables::new(key.b1, &plan)?,
+            b2: QueryTables::new(key.b2, &plan)?,
+            k: QueryTables::new(key.k, &plan)?,
+            delta_1: QueryTables::new(vec![key.delta_1], &scalar_plan)?,
+            delta_2: QueryTables::new(vec![key.delta_2], &scalar_plan)?,
+            h: FixedMsm::new(&key.h)?,
+            circuit,
+            domain,
+            plan,
+            start,
+            work: Mutex::new(work),
+        })
     }
 
     pub fn table_bytes(&self) -> usize {
-        (self.key.a.len() * 3 + self.key.h.len()) * size_of::<G1Affine>()
+        let g1: usize = [&self.a, &self.b1, &self.k, &self.delta_1].iter().map(|t| t.bytes()).sum();
+        g1 + self.b2.bytes() + self.delta_2.bytes() + self.h.table_bytes()
     }
 
+    /// All wires as field elements.
     pub fn witness(&self, inputs: &[i64], ctx: &[u8]) -> Result<Vec<Fr>> {
         let mut witness = Witness::new(&self.circuit);
         witness.fill(&self.circuit, inputs, fr_from_ctx(ctx)?)?;
         Ok(witness.to_field(&self.circuit))
     }
 
+    /// Outputs and a proof with fresh blinding. Calls from several threads take turns.
+    ///
+    /// Errors: `input-count`, `ctx-length`, `witness-range`, `witness-overflow`, `witness-remainder`, `unsatisfied`,
+    /// `randomness`.
     pub fn prove(&self, inputs: &[i64], ctx: &[u8]) -> Result<(Vec<i64>, Proof)> {
-        let mut witness = Witness::new(&self.circuit);
-        witness.fill(&self.circuit, inputs, fr_from_ctx(ctx)?)?;
-        let wires = witness.to_field(&self.circuit);
-        let mut a = vec![Fr::ZERO; self.domain.size];
-        let mut b = a.clone();
-        for (i, row) in self.circuit.constraints.iter().enumerate() {
-            a[i] = eval_field(&row.a, &wires);
-            b[i] = eval_field(&row.b, &wires);
-            if a[i] * b[i] != eval_field(&row.c, &wires) {
-                return Err(Error::new("unsatisfied", format!("constraint {i} does not hold")));
+        // A panic elsewhere cannot leave the buffers in a harmful state: every proof overwrites them.
+        let mut guard = self.work.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let work = &mut *guard;
+        work.witness.fill(&self.circuit, inputs, fr_from_ctx(ctx)?)?;
+        rows::fill(&self.circuit, &work.witness, &mut work.row_a, &mut work.row_b)?;
+        self.quotient(work);
+        self.look_up(work, ctx);
+        let blinding = Blinding { r: Zeroizing::new(random_fr()?), s: Zeroizing::new(random_fr()?) };
+        Ok((work.witness.outputs(&self.circuit)?, self.combine(work, &blinding)))
+    }
+
+    /// A·B on the coset, into `row_a` (see setup.rs for why that is all the quotient query needs).
+    fn quotient(&self, work: &mut Work) {
+        self.domain.to_coset(&mut work.row_a, &mut work.scratch);
+        self.domain.to_coset(&mut work.row_b, &mut work.scratch);
+        for (a, b) in work.row_a.iter_mut().zip(&work.row_b) {
+            *a *= b;
+        }
+    }
+
+    /// Cuts the witness into bytes; bytes that are zero add nothing and are left out.
+    fn look_up(&self, work: &mut Work, ctx: &[u8]) {
+        work.lookups.clear();
+        work.rest.clear();
+        let (values, ctx_wire) = (&work.witness.values, self.circuit.ctx_wire());
+        for (slot, what) in self.plan.iter().enumerate() {
+            let (byte, negate) = match what {
+                Slot::Booleans(wires) => {
+                    let byte = wires.iter().rev().fold(0u8, |acc, w| acc << 1 | (values[*w as usize] & 1) as u8);
+                    (byte, false)
+                }
+                Slot::Byte { wire, index } if *wire == ctx_wire => (ctx[ctx.len() - 1 - *index as usize], false),
+                Slot::Byte { wire, index } => {
+                    let value = values[*wire as usize];
+                    let magnitude = value.unsigned_abs();
+                    let beyond = magnitude >> (8 * WIRE_BYTES) << (8 * WIRE_BYTES);
+                    if *index == 0 && beyond != 0 {
+                        let beyond = Fr::from(beyond);
+                        work.rest.push((*wire, if value < 0 { -beyond } else { beyond }));
+                    }
+                    ((magnitude >> (8 * index)) as u8, value < 0)
+                }
+            };
+            if byte != 0 {
+                work.lookups.push(Lookup { slot: slot as u32, byte, negate });
             }
         }
-        let mut scratch = vec![Fr::ZERO; self.domain.size];
-        self.domain.to_coset(&mut a, &mut scratch);
-        self.domain.to_coset(&mut b, &mut scratch);
-        let product: Vec<Fr> = a.iter().zip(&b).map(|(a, b)| *a * b).collect();
-
-        let (r, s) = (Zeroizing::new(random_fr()?), Zeroizing::new(random_fr()?));
-        let key = &self.key;
-        let a1 = G1Projective::msm_unchecked(&key.a, &wires) + key.alpha_1 + key.delta_1 * *r;
-        let b1 = G1Projective::msm_unchecked(&key.b1, &wires) + key.beta_1 + key.delta_1 * *s;
-        let b2 = G2Projective::msm_unchecked(&key.b2, &wires) + key.beta_2 + key.delta_2 * *s;
-        let c = G1Projective::msm_unchecked(&key.k, &wires)
-            + G1Projective::msm_unchecked(&key.h, &product)
-            + a1 * *s
-            + b1 * *r
-            - key.delta_1 * (*r * *s);
-        Ok((witness.outputs(&self.circuit)?, Proof { a: a1.into_affine(), b: b2.into_affine(), c: c.into_affine() }))
     }
+
+    /// A = α + Σ + rδ, B = β + Σ + sδ, C = K + H + sA + rB − rsδ.
+    fn combine(&self, work: &mut Work, blinding: &Blinding) -> Proof {
+        let (r, s) = (&*blinding.r, &*blinding.s);
+        let Start { mut a, mut b1, mut b2, k: mut c } = self.start;
+        self.a.accumulate(&mut a, &work.lookups, &work.rest);
+        self.b1.accumulate(&mut b1, &work.lookups, &work.rest);
+        self.b2.accumulate(&mut b2, &work.lookups, &work.rest);
+        self.k.accumulate(&mut c, &work.lookups, &work.rest);
+        c += self.h.run(&work.row_a, &mut work.msm);
+        // With A = A₀ + rδ and B = B₀ + sδ: sA + rB − rsδ = sA₀ + rB₀ + rsδ.
+        c += a * s + b1 * r;
+        let mut digits = ScalarDigits::default();
+        let product = Zeroizing::new(*r * s);
+        self.delta_1.accumulate(&mut c, digits.set(&product), &[]);
+        self.delta_1.accumulate(&mut a, digits.set(r), &[]);
+        self.delta_2.accumulate(&mut b2, digits.set(s), &[]);
+        let points = G1Projective::normalize_batch(&[a, c]);
+        Proof { a: points[0], b: b2.into_affine(), c: points[1] }
+    }
+}
+
+/// Base-256 digits of a secret scalar; erased when dropped.
+#[derive(Default)]
+struct ScalarDigits(Vec<Lookup>);
+
+impl ScalarDigits {
+    fn set(&mut self, scalar: &Fr) -> &[Lookup] {
+        let bytes = Zeroizing::new(fr_to_be(scalar));
+        self.erase();
+        self.0.extend(bytes.iter().rev().enumerate().map(|(i, byte)| Lookup {
+            slot: i as u32,
+            byte: *byte,
+            negate: false,
+        }));
+        &self.0
+    }
+
+    fn erase(&mut self) {
+        self.0.iter_mut().for_each(|lookup| lookup.byte.zeroize());
+        self.0.clear();
+    }
+}
+
+impl Drop for ScalarDigits {
+    fn drop(&mut self) {
+        self.erase();
+    }
+}
+
+/// Slots for every wire but the constant.
+fn plan(circuit: &Circuit) -> Vec<Slot> {
+    let mut booleans = Vec::new();
+    let mut numbers: Vec<u32> = (1..circuit.ctx_wire()).collect();
+    for op in &circuit.ops {
+        match op {
+            Op::Bits { k, first, .. } => booleans.extend((0..u32::from(*k)).map(|i| first + i)),
+            Op::Mul { wire, .. } => numbers.push(*wire),
+            Op::Out { .. } => {}
+        }
+    }
+    let bytes = |wire: u32, count: u32| (0..count).map(move |index| Slot::Byte { wire, index });
+    let mut plan: Vec<Slot> = booleans.chunks(BOOLEANS_PER_SLOT).map(|wires| Slot::Booleans(wires.to_vec())).collect();
+    plan.extend(numbers.into_iter().flat_map(|wire| bytes(wire, WIRE_BYTES)));
+    plan.extend(bytes(circuit.ctx_wire(), CTX_BYTES));
+    plan
 }

@@ -22,7 +22,12 @@ fn overflow() -> Error {
 pub fn eval(lc: &Lc, values: &[i128]) -> Result<i128> {
     let mut sum = 0i128;
     for (wire, coefficient) in &lc.0 {
-        let product = i128::from(*coefficient).checked_mul(values[*wire as usize]).ok_or_else(overflow)?;
+        let (coefficient, value) = (i128::from(*coefficient), values[*wire as usize]);
+        // Two 64-bit factors cannot overflow; the general check costs a library call.
+        let product = match i64::try_from(value) {
+            Ok(small) => coefficient * i128::from(small),
+            Err(_) => coefficient.checked_mul(value).ok_or_else(overflow)?,
+        };
         sum = sum.checked_add(product).ok_or_else(overflow)?;
     }
     Ok(sum)

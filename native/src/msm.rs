@@ -1,0 +1,273 @@
+//! Multi-scalar multiplication over fixed bases: Σ s_i·P_i for the quotient query.
+//!
+//! Every base keeps 2^(c·w)·P for all windows w, so that one shared set of buckets serves all windows (the idea of
+//! E. Brickell, D. Gordon, K. McCurley, D. Wilson, "Fast Exponentiation with Precomputation", EUROCRYPT 1992).
+//! Digits are signed, scalars are first brought below r/2 in magnitude. Buckets are summed by a tree of batch-affine
+//! additions, and weighed as b = 2^l·hi + lo with one sum per hi and one per lo, again by trees.
+
+use ark_bn254::{Fq, Fr, G1Affine, G1Projective};
+use ark_ec::{AdditiveGroup, CurveGroup};
+use ark_ff::{BigInt, PrimeField};
+
+use crate::error::{Error, Result};
+use crate::kernel::{add_pairs, Pair, Point, Ref, Scratch};
+
+/// Tables above this are refused: the largest network measured needs 60 MiB.
+pub const TABLE_BYTES_MAX: usize = 1 << 30;
+
+/// |s| ≤ (r − 1)/2 < 2^253, and signed digits may carry into one more bit.
+const SCALAR_BITS: usize = 254;
+
+pub struct FixedMsm {
+    window: usize,
+    windows: usize,
+    /// `table[i·windows + w]` = 2^(window·w)·P_i.
+    table: Vec<Point<Fq>>,
+    n_bases: usize,
+}
+
+/// Memory of one multiplication, kept between calls.
+#[derive(Default)]
+pub struct MsmWork {
+    digits: Vec<(u32, Ref)>,
+    trees: Trees,
+    buckets: Vec<Point<Fq>>,
+    sums: Vec<Point<Fq>>,
+}
+
+/// Window width with the fewest additions: n·windows into buckets, then each bucket twice.
+fn best_window(n: usize) -> usize {
+    (4..=16).min_by_key(|c| n * SCALAR_BITS.div_ceil(*c) + (2usize << (c - 1))).unwrap_or(8)
+}
+
+impl FixedMsm {
+    pub fn new(bases: &[G1Affine]) -> Result<Self> {
+        let window = best_window(bases.len());
+        let windows = SCALAR_BITS.div_ceil(window);
+        if bases.len() * windows * size_of::<Point<Fq>>() > TABLE_BYTES_MAX {
+            return Err(Error::new("circuit-limit", format!("tables over {TABLE_BYTES_MAX} bytes")));
+        }
+        let mut table = Vec::with_capacity(bases.len() * windows);
+        // Normalised in runs, so that the projective copies stay small.
+        let mut run: Vec<G1Projective> = Vec::with_capacity(64 * windows);
+        for chunk in bases.chunks(64) {
+            run.clear();
+            for base in chunk {
+                let mut point = G1Projective::from(*base);
+                for w in 0..windows {
+                    run.push(point);
+                    if w + 1 < windows {
+                        (0..window).for_each(|_| {
+                            point.double_in_place();
+                        });
+                    }
+                }
+            }
+            table.extend(G1Projective::normalize_batch(&run).iter().map(Point::from_affine));
+        }
+        Ok(Self { window, windows, table, n_bases: bases.len() })
+    }
+
+    pub fn table_bytes(&self) -> usize {
+        self.table.len() * size_of::<Point<Fq>>()
+    }
+
+    /// Σ scalars[i]·P_i. `scalars` has one element per base.
+    pub fn run(&self, scalars: &[Fr], work: &mut MsmWork) -> G1Projective {
+        debug_assert_eq!(scalars.len(), self.n_bases);
+        work.digits.clear();
+        for (i, scalar) in scalars.iter().enumerate() {
+            self.push_digits(i, *scalar, &mut work.digits);
+        }
+        let n_buckets = (1usize << (self.window - 1)) + 1;
+        work.trees.load(n_buckets, &work.digits);
+        work.trees.reduce(&self.table, &mut work.buckets);
+        self.weigh(work)
+    }
+
+    /// Signed digits in −2^(c−1) ≤ d ≤ 2^(c−1), least significant first; zero digits vanish.
+    fn push_digits(&self, base: usize, scalar: Fr, out: &mut Vec<(u32, Ref)>) {
+        let mut number = scalar.into_bigint();
+        let negative = number > Fr::MODULUS_MINUS_ONE_DIV_TWO;
+        if negative {
+            number = (-scalar).into_bigint();
+        }
+        let half = 1u32 << (self.window - 1);
+        let mut carry = 0;
+        for w in 0..self.windows {
+            let digit = bits(&number, w * self.window, self.window) + carry;
+            carry = u32::from(digit > half);
+            let magnitude = if carry == 1 { 2 * half - digit } else { digit };
+            if magnitude != 0 {
+                out.push((magnitude, Ref::new(base * self.windows + w, negative != (carry == 1))));
+            }
+        }
+        debug_assert_eq!(carry, 0);
+    }
+
+    /// Σ b·bucket[b] with b = 2^l·hi + lo: sums per lo and per hi, then two short running sums.
+    fn weigh(&self, work: &mut MsmWork) -> G1Projective {
+        let low_bits = self.window / 2;
+        let n_low = 1usize << low_bits;
+        let n_high = (work.buckets.len() >> low_bits) + 1;
+        work.digits.clear();
+        for (b, point) in work.buckets.iter().enumerate().skip(1) {
+            if !point.is_infinity() {
+                let (low, high) = (b & (n_low - 1), b >> low_bits);
+                work.digits.push((low as u32, Ref::new(b, false)));
+                work.digits.push(((n_low + high) as u32, Ref::new(b, false)));
+            }
+        }
+        work.trees.load(n_low + n_high, &work.digits);
+        work.trees.reduce(&work.buckets, &mut work.sums);
+        let (low, high) = work.sums.split_at(n_low);
+        let mut total = running_sum(&high[1..]);
+        (0..low_bits).for_each(|_| {
+            total.double_in_place();
+        });
+        total + running_sum(&low[1..])
+    }
+}
+
+/// Σ (i + 1)·points[i].
+fn running_sum(points: &[Point<Fq>]) -> G1Projective {
+    let (mut run, mut total) = (G1Projective::ZERO, G1Projective::ZERO);
+    for point in points.iter().rev() {
+        run += point.to_affine::<ark_bn254::g1::Config>();
+        total += run;
+    }
+    total
+}
+
+/// `count` ≤ 32 bits of `number` from bit `at`.
+fn bits(number: &BigInt<4>, at: usize, count: usize) -> u32 {
+    let (limb, offset) = (at / 64, at % 64);
+    let word = |i: usize| number.0.get(i).copied().unwrap_or(0);
+    let joined = (u128::from(word(limb + 1)) << 64 | u128::from(word(limb))) >> offset;
+    joined as u32 & ((1u32 << count) - 1)
+}
+
+/// Sums many groups of points at once: each level adds neighbours of all groups in one batch.
+#[derive(Default)]
+pub struct Trees {
+    counts: Vec<u32>,
+    starts: Vec<u32>,
+    refs: Vec<Ref>,
+    pairs: Vec<Pair>,
+    now: Vec<Point<Fq>>,
+    next: Vec<Point<Fq>>,
+    scratch: Scratch<Fq>,
+}
+
+impl Trees {
+    /// Sorts (group, reference) entries by group.
+    fn load(&mut self, n_groups: usize, entries: &[(u32, Ref)]) {
+        self.counts.clear();
+        self.counts.resize(n_groups, 0);
+        for (group, _) in entries {
+            self.counts[*group as usize] += 1;
+        }
+        self.starts.clear();
+        let mut at = 0;
+        for count in &self.counts {
+            self.starts.push(at);
+            at += count;
+        }
+        self.refs.clear();
+        self.refs.resize(entries.len(), Ref::new(0, false));
+        for (group, reference) in entries {
+            let start = &mut self.starts[*group as usize];
+            self.refs[*start as usize] = *reference;
+            *start += 1;
+        }
+    }
+
+    /// One point per group into `out`; infinity where a group is empty.
+    fn reduce(&mut self, table: &[Point<Fq>], out: &mut Vec<Point<Fq>>) {
+        self.level(table, true);
+        std::mem::swap(&mut self.now, &mut self.next);
+        while self.counts.iter().any(|c| *c > 1) {
+            self.level(&[], false);
+            std::mem::swap(&mut self.now, &mut self.next);
+        }
+        out.clear();
+        let mut sums = self.now.iter();
+        out.extend(self.counts.iter().map(|c| match c {
+            0 => Point::INFINITY,
+            _ => sums.next().copied().unwrap_or(Point::INFINITY),
+        }));
+    }
+
+    /// Halves every group, from `table` (first level) or from `now`, into `next`.
+    fn level(&mut self, table: &[Point<Fq>], first: bool) {
+        let source: &[Point<Fq>] = if first { table } else { &self.now };
+        let total: u32 = self.counts.iter().map(|c| c.div_ceil(2)).sum();
+        self.next.resize(total as usize, Point::INFINITY);
+        self.pairs.clear();
+        let (mut from, mut to) = (0usize, 0u32);
+        for count in &mut self.counts {
+            for _ in 0..*count / 2 {
+                self.pairs.push(Pair { left: self.refs[from], right: self.refs[from + 1], to });
+                (from, to) = (from + 2, to + 1);
+            }
+            if *count % 2 == 1 {
+                self.next[to as usize] = self.refs[from].load(source);
+                (from, to) = (from + 1, to + 1);
+            }
+            *count = count.div_ceil(2);
+        }
+        add_pairs(source, &self.pairs, &mut self.next, &mut self.scratch);
+        self.refs.clear();
+        self.refs.extend((0..total as usize).map(|i| Ref::new(i, false)));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use ark_ec::scalar_mul::variable_base::VariableBaseMSM;
+    use ark_ec::PrimeGroup;
+
+    use super::*;
+    use crate::field::random_fr;
+
+    fn check(bases: &[G1Affine], scalars: &[Fr]) {
+        let found = FixedMsm::new(bases).unwrap().run(scalars, &mut MsmWork::default());
+        assert_eq!(found.into_affine(), G1Projective::msm(bases, scalars).unwrap().into_affine());
+    }
+
+    fn bases(n: u64) -> Vec<G1Affine> {
+        (1..=n).map(|i| (G1Projective::generator() * Fr::from(i * i + 7)).into_affine()).collect()
+    }
+
+    #[test]
+    fn equals_the_plain_sum_for_random_scalars() {
+        for n in [1u64, 2, 9, 100, 600] {
+            let scalars: Vec<Fr> = (0..n).map(|_| random_fr().unwrap()).collect();
+            check(&bases(n), &scalars);
+        }
+    }
+
+    #[test]
+    fn equals_the_plain_sum_at_the_edges_of_the_scalar_range() {
+        let half = Fr::from(Fr::MODULUS_MINUS_ONE_DIV_TWO);
+        let one = Fr::from(1u64);
+        let edges =
+            [Fr::from(0u64), one, -one, half, half + one, half - one, Fr::from(1u64 << 63), -Fr::from(1u64 << 63)];
+        let mut scalars = edges.to_vec();
+        scalars.extend((0..254).map(|i| crate::field::pow(Fr::from(2u64), i)));
+        scalars.extend((0..254).map(|i| -crate::field::pow(Fr::from(2u64), i)));
+        check(&bases(scalars.len() as u64), &scalars);
+    }
+
+    /// Equal, opposite and infinite bases make every degenerate case of the affine formulas occur.
+    #[test]
+    fn hostile_bases_are_summed_exactly() {
+        let g = G1Projective::generator().into_affine();
+        let hostile = [g, g, -g, G1Affine::identity(), g, -g, (g + g).into_affine(), G1Affine::identity()];
+        let scalar = random_fr().unwrap();
+        check(&hostile, &[scalar; 8]);
+        check(&hostile, &[scalar, -scalar, scalar, scalar, -scalar, -scalar, scalar + scalar, scalar]);
+        check(&hostile, &[Fr::from(0u64); 8]);
+    }
+}

@@ -1,0 +1,63 @@
+//! The rows a·b = c on a witness: values for the transforms, and the check that every row holds.
+//!
+//! Nearly all rows are small integers, so they are evaluated as such and lifted into the field once. Rows that hold
+//! the context, or leave 128 bits, are evaluated in the field.
+
+use ark_bn254::Fr;
+use ark_ff::{AdditiveGroup, Field};
+
+use crate::circuit::{Circuit, Lc};
+use crate::error::{Error, Result};
+use crate::field::{fr_from_i128, fr_from_i64};
+use crate::witness::{eval, Witness};
+
+enum Value {
+    Integer(i128),
+    Element(Fr),
+}
+
+impl Value {
+    fn lift(&self) -> Fr {
+        match self {
+            Self::Integer(0) => Fr::ZERO,
+            Self::Integer(1) => Fr::ONE,
+            Self::Integer(v) => fr_from_i128(*v),
+            Self::Element(v) => *v,
+        }
+    }
+}
+
+fn evaluate(lc: &Lc, witness: &Witness, ctx_wire: u32) -> Value {
+    if lc.0.binary_search_by_key(&ctx_wire, |(wire, _)| *wire).is_err() {
+        if let Ok(value) = eval(lc, &witness.values) {
+            return Value::Integer(value);
+        }
+    }
+    let element = |wire: u32| if wire == ctx_wire { witness.ctx } else { fr_from_i128(witness.values[wire as usize]) };
+    Value::Element(lc.0.iter().map(|(wire, c)| fr_from_i64(*c) * element(*wire)).sum())
+}
+
+fn holds(a: &Value, b: &Value, c: &Value) -> bool {
+    if let (Value::Integer(a), Value::Integer(b), Value::Integer(c)) = (a, b, c) {
+        if let Some(product) = a.checked_mul(*b) {
+            return product == *c;
+        }
+    }
+    a.lift() * b.lift() == c.lift()
+}
+
+/// Writes the rows' a and b values (zero beyond the last row). Error `unsatisfied` names the first row that fails.
+pub fn fill(circuit: &Circuit, witness: &Witness, a: &mut [Fr], b: &mut [Fr]) -> Result<()> {
+    let ctx_wire = circuit.ctx_wire();
+    for (i, row) in circuit.constraints.iter().enumerate() {
+        let left = evaluate(&row.a, witness, ctx_wire);
+        let right = evaluate(&row.b, witness, ctx_wire);
+        if !holds(&left, &right, &evaluate(&row.c, witness, ctx_wire)) {
+            return Err(Error::new("unsatisfied", format!("constraint {i} does not hold for this witness")));
+        }
+        (a[i], b[i]) = (left.lift(), right.lift());
+    }
+    a[circuit.constraints.len()..].fill(Fr::ZERO);
+    b[circuit.constraints.len()..].fill(Fr::ZERO);
+    Ok(())
+}

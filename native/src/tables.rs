@@ -1,0 +1,114 @@
+//! Sums of query points for small wire values, nearly free: wires are cut into bytes and every byte has a table.
+//!
+//! Eight boolean wires share one 256-entry table of subset sums; any other wire has one table per byte of its
+//! magnitude. A value beyond its tables is still exact, only slower.
+
+use ark_ec::short_weierstrass::{Affine, Projective, SWCurveConfig};
+use ark_ec::{AdditiveGroup, AffineRepr, CurveGroup};
+
+use crate::error::{Error, Result};
+use crate::kernel::Point;
+use crate::msm::TABLE_BYTES_MAX;
+
+const BYTE_VALUES: usize = 256;
+
+/// 256 subset sums of eight points; entry m is the sum of the points whose bit is set in m.
+fn subset_sums<C: SWCurveConfig>(points: &[Projective<C>; 8]) -> Vec<Point<C::BaseField>> {
+    let mut sums = vec![Projective::<C>::ZERO; BYTE_VALUES];
+    for (i, point) in points.iter().enumerate() {
+        for m in 0..1usize << i {
+            sums[(1 << i) + m] = sums[m] + point;
+        }
+    }
+    Projective::normalize_batch(&sums).iter().map(Point::from_affine).collect()
+}
+
+/// The tables of one query.
+pub struct QueryTables<C: SWCurveConfig> {
+    entries: Vec<Point<C::BaseField>>,
+    /// Per slot of the plan: the table's offset in `entries`, or none if all its points are infinity.
+    offsets: Vec<Option<u32>>,
+    /// The query's points, for values beyond their tables.
+    points: Vec<Affine<C>>,
+}
+
+/// Which byte a slot reads: eight booleans, or one byte of a wire's magnitude.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Slot {
+    Booleans(Vec<u32>),
+    Byte { wire: u32, index: u32 },
+}
+
+/// One lookup of a proof: entry `byte` of slot `slot`, negated or not.
+#[derive(Debug, Clone, Copy)]
+pub struct Lookup {
+    pub slot: u32,
+    pub byte: u8,
+    pub negate: bool,
+}
+
+impl<C: SWCurveConfig> QueryTables<C> {
+    pub fn new(points: Vec<Affine<C>>, plan: &[Slot]) -> Result<Self> {
+        let mut tables = Self { entries: Vec::new(), offsets: Vec::with_capacity(plan.len()), points };
+        for slot in plan {
+            let bases = tables.bases(slot);
+            if bases.iter().all(|p| *p == Projective::ZERO) {
+                tables.offsets.push(None);
+                continue;
+            }
+            let offset = tables.entries.len();
+            if tables.bytes() > TABLE_BYTES_MAX {
+                return Err(Error::new("circuit-limit", format!("tables over {TABLE_BYTES_MAX} bytes")));
+            }
+            tables.entries.extend(subset_sums(&bases));
+            tables.offsets.push(Some(offset as u32));
+        }
+        Ok(tables)
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.entries.len() * size_of::<Point<C::BaseField>>()
+    }
+
+    fn bases(&self, slot: &Slot) -> [Projective<C>; 8] {
+        let mut bases = [Projective::<C>::ZERO; 8];
+        match slot {
+            Slot::Booleans(wires) => {
+                for (base, wire) in bases.iter_mut().zip(wires) {
+                    *base = self.points[*wire as usize].into_group();
+                }
+            }
+            Slot::Byte { wire, index } => {
+                let mut point = self.points[*wire as usize].into_group();
+                (0..8 * index).for_each(|_| {
+                    point.double_in_place();
+                });
+                for base in &mut bases {
+                    *base = point;
+                    point.double_in_place();
+                }
+            }
+        }
+        bases
+    }
+
+    /// Adds the looked-up entries and the rest, which is (wire, scalar), to `sum`.
+    pub fn accumulate(&self, sum: &mut Projective<C>, lookups: &[Lookup], rest: &[(u32, C::ScalarField)]) {
+        for lookup in lookups {
+            if let Some(offset) = self.offsets[lookup.slot as usize] {
+                let point: Affine<C> = self.entries[offset as usize + usize::from(lookup.byte)].to_affine();
+                if lookup.negate {
+                    *sum -= point;
+                } else {
+                    *sum += point;
+                }
+            }
+        }
+        for (wire, scalar) in rest {
+            let point = self.points[*wire as usize];
+            if !point.is_zero() {
+                *sum += point * *scalar;
+            }
+        }
+    }
+}
