@@ -141,5 +141,5 @@ class ReplayApp:
 
 
 def _shown(path: Path) -> str:
-    """Folder and file name, the part of a path by which recordings of one set differ; commas would break the journal."""
+    """Folder and file name, by which the recordings of one set differ; a comma would break the journal."""
     return "/".join(path.resolve().parts[-2:]).replace(",", "_")

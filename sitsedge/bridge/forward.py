@@ -1,0 +1,59 @@
+"""The last step: a sample that is neither too old nor from the future becomes one UADP datagram."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from fieldbus.net import NetError, UdpSender
+from fieldbus.uadp import LayoutWriter, UadpError
+from sitsedge.bridge.config import BridgeConfig
+from sitsedge.bridge.sample import Sample
+
+STALE = "stale"
+FUTURE = "future"
+_NS_PER_MS = 1_000_000
+
+
+class Forwarder:
+    """Writes and sends samples; counts what it sent and what it did not.
+
+    A sample of bad quality *is* sent: its bad fields carry their StatusCode and no value, so that the loop refuses
+    and records the cycle instead of seeing nothing.
+    """
+
+    def __init__(self, config: BridgeConfig, sender: UdpSender) -> None:
+        self._writer = LayoutWriter(config.layout())
+        self._sender = sender
+        self._age_ns_max = round(config.source_age_ms_max * _NS_PER_MS)
+        self._future_ns_max = round(config.future_ms_max * _NS_PER_MS)
+        self.forwarded = 0
+        """Datagrams sent."""
+        self.bad_quality = 0
+        """Of these, those with a field that is not Good."""
+        self.t_source_ns = 0
+        """Source time of the last one."""
+        self.dropped: Counter[str] = Counter()
+
+    def forward(self, sample: Sample, now_ns: int) -> bool:
+        """Send it unless it is ``stale`` or ``future`` at ``now_ns`` (CLOCK_REALTIME); whether it was sent."""
+        age_ns = now_ns - sample.t_source_ns
+        if age_ns > self._age_ns_max or -age_ns > self._future_ns_max:
+            self.dropped[STALE if age_ns > 0 else FUTURE] += 1
+            return False
+        uncertain = any(field.status >> 30 == 1 for field in sample.fields)
+        try:
+            # A Variant field is good or bad; a doubtful one makes the whole message doubtful.
+            data = self._writer.write(
+                t_source_ns=sample.t_source_ns,
+                values=[field.value for field in sample.fields],
+                status=sample.status if uncertain else 0,
+                field_status=[field.status if field.status >> 30 >= 2 else 0 for field in sample.fields],
+            )
+            self._sender.send(data)
+        except (NetError, UadpError) as error:
+            self.dropped[error.code] += 1
+            return False
+        self.forwarded += 1
+        self.bad_quality += 0 if sample.good else 1
+        self.t_source_ns = sample.t_source_ns
+        return True
