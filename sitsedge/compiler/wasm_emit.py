@@ -61,31 +61,37 @@ def emit_wasm(model: IntegerModel) -> bytes:
     for index, layer in enumerate(model.layers):
         target = layout.outputs if index == last else layout.buffers[index + 1]
         bodies.append(_layer(layer, layout.buffers[index], target, wide=index == last))
-    types = [b"\x60\x00" + bytes([1, wb.I32]), b"\x60\x00\x00"]
-    globals_ = (
+    described = (
         ("sits_abi", ABI_VERSION),
         ("sits_input", layout.inputs),
         ("sits_input_count", model.n_inputs),
         ("sits_output", layout.outputs),
         ("sits_output_count", model.n_outputs),
     )
+    first = len(bodies)
+    bodies += [_constant(value) for _, value in described]
+    types = [b"\x60\x00" + bytes([1, wb.I32]), b"\x60\x00\x00"]
+    kinds = [b"\x00"] + [b"\x01"] * len(model.layers) + [b"\x00"] * len(described)
     exports = [wb.name("memory") + b"\x02\x00", wb.name("sits_infer") + b"\x00\x00"]
-    exports += [wb.name(text) + b"\x03" + wb.unsigned(i) for i, (text, _) in enumerate(globals_)]
+    exports += [wb.name(text) + b"\x00" + wb.unsigned(first + i) for i, (text, _) in enumerate(described)]
     pages = wb.unsigned(layout.pages)
     return b"".join(
         (
             wb.MAGIC,
             wb.section(1, wb.vector(types)),
-            wb.section(3, wb.vector([b"\x00"] + [b"\x01"] * len(model.layers))),
+            wb.section(3, wb.vector(kinds)),
             wb.section(5, wb.vector([b"\x01" + pages + pages])),
-            wb.section(
-                6,
-                wb.vector(bytes([wb.I32, 0]) + b"\x41" + wb.signed(value) + b"\x0b" for _, value in globals_),
-            ),
             wb.section(7, wb.vector(exports)),
             wb.section(10, wb.vector(bodies)),
         )
     )
+
+
+def _constant(value: int) -> bytes:
+    """A function that returns ``value``."""
+    code = wb.Code()
+    code.i32_const(value)
+    return code.body()
 
 
 def _infer(model: IntegerModel, layout: _Layout) -> bytes:

@@ -35,7 +35,7 @@ from sitsedge.sandbox.errors import (
 from sitsedge.sandbox.limits import SIGNALS_MAX, WASM_BYTES_MAX, SandboxLimits
 
 ABI_VERSION = 1
-_GLOBALS = ("sits_abi", "sits_input", "sits_input_count", "sits_output", "sits_output_count")
+_DESCRIBING = ("sits_abi", "sits_input", "sits_input_count", "sits_output", "sits_output_count")
 
 _TRAPS: dict[Any, tuple[type[SandboxError], str]] = {
     wasmtime.TrapCode.OUT_OF_FUEL: (SandboxFuelError, "sandbox-fuel"),
@@ -137,22 +137,15 @@ class Sandbox:
     def _bind(self, exports: Any) -> None:
         """Check the ABI and prepare everything a call needs."""
         memory, function = exports.get("memory"), exports.get("sits_infer")
-        values = {name: exports.get(name) for name in _GLOBALS}
-        if (
-            not isinstance(memory, wasmtime.Memory)
-            or not isinstance(function, wasmtime.Func)
-            or not all(isinstance(v, wasmtime.Global) for v in values.values())
-        ):
+        if not isinstance(memory, wasmtime.Memory):
             raise SandboxAbiError(
                 "sandbox-abi",
                 found=f"exports {sorted(exports)[:8]}",
-                expected=f"memory, sits_infer and the globals {', '.join(_GLOBALS)}",
+                expected="the memory exported as 'memory'",
                 hint="see wasm_modules/ABI.md",
             )
-        kind = function.type(self._store)
-        if kind.params or [str(t) for t in kind.results] != ["i32"]:
-            raise SandboxAbiError("sandbox-abi", found="another type of sits_infer", expected="sits_infer: () -> i32")
-        number = {name: self._constant(name, v) for name, v in values.items()}
+        self._check_type("sits_infer", function)
+        number = {name: self._describe(name, exports.get(name)) for name in _DESCRIBING}
         if number["sits_abi"] != ABI_VERSION:
             raise SandboxAbiError("sandbox-abi", found=f"ABI {number['sits_abi']}", expected=f"ABI {ABI_VERSION}")
         size = memory.data_len(self._store)
@@ -176,11 +169,25 @@ class Sandbox:
         self._trap = ctypes.POINTER(ffi.wasm_trap_t)()
         self._arguments = (self._context, ctypes.byref(function._func), self._raw, 1, ctypes.byref(self._trap))
 
-    def _constant(self, name: str, value: Any) -> int:
-        kind = value.type(self._store)
-        if str(kind.content) != "i32" or kind.mutable:
-            raise SandboxAbiError("sandbox-abi", found=f"another type of {name}", expected=f"{name}: immutable i32")
-        return int(value.value(self._store)) & 0xFFFFFFFF
+    def _check_type(self, name: str, function: Any) -> None:
+        if isinstance(function, wasmtime.Func):
+            kind = function.type(self._store)
+            if not kind.params and [str(result) for result in kind.results] == ["i32"]:
+                return
+        raise SandboxAbiError(
+            "sandbox-abi",
+            found=f"{name} missing or of another type",
+            expected=f"{name}: () -> i32",
+            hint="see wasm_modules/ABI.md",
+        )
+
+    def _describe(self, name: str, function: Any) -> int:
+        """Call one of the describing functions, under the limits of the instance."""
+        self._check_type(name, function)
+        try:
+            return int(function(self._store)) & 0xFFFFFFFF
+        except wasmtime.Trap as trap:
+            raise _trap_error(trap) from trap
 
     def infer(self, inputs: Sequence[int]) -> tuple[int, ...]:
         """Outputs in counts for ``inputs`` in counts (int32 each).
@@ -224,9 +231,8 @@ class Sandbox:
         if error_pointer:
             text = _first_line(wasmtime.WasmtimeError._from_ptr(error_pointer))
             return SandboxTrapError("sandbox-trap", found=text, expected="a call that returns")
-        pointer = ctypes.cast(self._trap, ctypes.POINTER(ffi.wasm_trap_t))
-        self._trap.contents  # noqa: B018  # a null pointer here would be a bug in the host: fail loudly
-        trap = wasmtime.Trap._from_ptr(pointer)
+        # The prepared arguments refer to this pointer, so the trap object gets its own copy of it.
+        trap = wasmtime.Trap._from_ptr(ctypes.cast(self._trap, ctypes.POINTER(ffi.wasm_trap_t)))
         self._trap = ctypes.POINTER(ffi.wasm_trap_t)()
         return _trap_error(trap)
 
