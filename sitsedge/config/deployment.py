@@ -229,8 +229,9 @@ def load_deployment(path: Path) -> Deployment:
 
 
 def locate(path: Path, dotted_key: str) -> tuple[int, int]:
-    """Line and column of a key such as ``model.onnx`` (1, 1 when it is not there)."""
-    return positions_of(path).get(tuple(dotted_key.split(".")), (1, 1))
+    """Line and column of a key such as ``outputs.0.unit`` (1, 1 when it is not there)."""
+    parts = tuple(int(part) if part.isdigit() else part for part in dotted_key.split("."))
+    return positions_of(path).get(parts, (1, 1))
 
 
 def deployment_digest(path: Path) -> bytes:

@@ -26,12 +26,15 @@ class OutputLimit(Strict):
     max_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     node: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     applied_node: Annotated[str, Field(min_length=1, max_length=255)] | None = None
-    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-6
+    supervised: Annotated[list[Finite], Field(min_length=2, max_length=2)] | None = None
+    first_step_max: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
     @model_validator(mode="after")
     def _range(self) -> OutputLimit:
         if self.limits[0] >= self.limits[1]:
             raise ValueError("limits [low, high] with low < high")
+        if self.supervised is not None and self.supervised[0] >= self.supervised[1]:
+            raise ValueError("supervised [low, high] with low < high")
         return self
 
 
@@ -66,6 +69,7 @@ class Plc(Strict):
     auto_request_node: str
     auto_active_node: str
     applied_sequence_node: str
+    valid_until_node: str | None = None
 
 
 class GateFile(Strict):

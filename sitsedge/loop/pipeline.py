@@ -13,6 +13,7 @@ from typing import Protocol
 
 from attest.command import Command, CommandHeader, Mode, ProofKind, SessionKey, TimeQuality, sign_command
 from attest.errors import AttestError
+from attest.proof import ProvenInference
 from fieldbus.net import ReceivedFrame
 from sitsedge.loop.budget import Budget, CycleRefused
 from sitsedge.loop.checks import InputCheck, OutputCheck
@@ -25,7 +26,7 @@ COMMAND_VERSION = 1
 class Prover(Protocol):
     """Makes the proof of one inference; the outputs are the circuit's own."""
 
-    def prove(self, inputs: Sequence[int], ctx: bytes) -> tuple[Sequence[int], bytes]: ...
+    def prove(self, inputs: Sequence[int], ctx: bytes) -> ProvenInference: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ class Pipeline:
         try:
             return self._sandbox.infer(inputs)
         except SandboxError as error:
+            self._sandbox.reset()  # after a trap the guest's memory may hold half a result
             raise CycleRefused(
                 "sandbox", found=f"{error.code}: {error.found}", expected=error.expected, hint=error.hint
             ) from error
@@ -118,14 +120,14 @@ class Pipeline:
         if self._prover is None:
             return ProofKind.NONE, b""
         try:
-            proven, proof = self._prover.prove(inputs, ctx)
+            proven = self._prover.prove(inputs, ctx)
         except AttestError as error:
             raise CycleRefused("proof", found=f"{error.code}: {error.found}", expected=error.expected) from error
-        if tuple(proven) != outputs:
+        if proven.outputs != outputs:
             raise CycleRefused(
                 "divergence",
-                found=f"sandbox {outputs}, circuit {tuple(proven)}",
+                found=f"sandbox {outputs}, circuit {proven.outputs}",
                 expected="the same outputs from both",
                 hint="the module and its circuit do not belong together: stop and inspect the bundle",
             )
-        return ProofKind.GROTH16_BN254, proof
+        return ProofKind.GROTH16_BN254, proven.proof

@@ -1,0 +1,67 @@
+"""Deployment, gate file and module must speak of the same signals in the same units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sitsedge.config.deployment import Deployment, locate
+from sitsedge.config.gatefile import GateFile
+from sitsedge.config.source import ConfigError, ConfigFault
+from sitsedge.modules.config import BundleConfig
+
+RELATION_COEFFICIENT_MAX = 1e6  # keeps every relation inside exact integers
+
+
+def check(deployment: Deployment, deployment_path: Path, gate: GateFile, gate_path: Path, module: BundleConfig) -> None:
+    """Raise :class:`ConfigError` naming every difference with the line in the file that has it."""
+    faults = _sources(deployment, deployment_path, module) + _outputs(gate, gate_path, module)
+    if faults:
+        raise ConfigError(faults)
+
+
+def _fault(path: Path, where: str, found: str, expected: str) -> ConfigFault:
+    line, column = locate(path, where)
+    return ConfigFault(str(path), line, column, where, found, expected)
+
+
+def _sources(deployment: Deployment, path: Path, module: BundleConfig) -> list[ConfigFault]:
+    key = "source.fields" if deployment.source.protocol == "uadp-udp" else "source.tags"
+    names, units = deployment.field_names, deployment.field_units
+    expected = tuple(signal.name for signal in module.inputs)
+    if names != expected:
+        return [_fault(path, key, ", ".join(names), f"the module's inputs in order: {', '.join(expected)}")]
+    return [
+        _fault(path, f"{key}.{i}.unit", f"{unit!r} for {name}", f"the module's unit {signal.unit!r}")
+        for i, (name, unit, signal) in enumerate(zip(names, units, module.inputs, strict=True))
+        if unit != signal.unit
+    ]
+
+
+def _outputs(gate: GateFile, path: Path, module: BundleConfig) -> list[ConfigFault]:
+    faults = []
+    expected = [signal.name for signal in module.outputs]
+    found = [item.name for item in gate.outputs]
+    if sorted(found) != sorted(expected):
+        faults.append(_fault(path, "outputs", ", ".join(found), f"the module's outputs {', '.join(expected)}"))
+        return faults
+    signals = {signal.name: signal for signal in module.outputs}
+    for i, item in enumerate(gate.outputs):
+        signal = signals[item.name]
+        if item.unit != signal.unit:
+            found_unit = f"{item.unit!r} for {item.name}"
+            faults.append(_fault(path, f"outputs.{i}.unit", found_unit, f"the module's unit {signal.unit!r}"))
+        if item.limits[0] > signal.range[1] or item.limits[1] < signal.range[0]:
+            overlap = f"an overlap with the module's {list(signal.range)}"
+            faults.append(_fault(path, f"outputs.{i}.limits", str(item.limits), overlap))
+    inputs = {signal.name for signal in module.inputs}
+    for i, bound in enumerate(gate.inputs):
+        if bound.name not in inputs:
+            faults.append(_fault(path, f"inputs.{i}.name", bound.name, f"one of {', '.join(sorted(inputs))}"))
+    for i, relation in enumerate(gate.relations):
+        for name, coefficient in relation.terms.items():
+            if name not in signals:
+                faults.append(_fault(path, f"relations.{i}.terms", name, f"one of {', '.join(expected)}"))
+            elif not 0 < abs(coefficient) <= RELATION_COEFFICIENT_MAX:
+                wanted = f"a coefficient of at most {RELATION_COEFFICIENT_MAX:g} and not zero"
+                faults.append(_fault(path, f"relations.{i}.terms.{name}", str(coefficient), wanted))
+    return faults

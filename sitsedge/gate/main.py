@@ -1,0 +1,359 @@
+"""``sits-gate``: the process. Reads its own files, connects to the PLC, serves the packet and control sockets."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from attest.command import EpochOpened, GateKey, LedgerClosed, Mode, Witness, parse_record, sign_record
+from attest.errors import AttestError
+from attest.evidence.none import verify_none
+from attest.evidence.verdict import Verdict
+from attest.evidence.verify import verify_evidence
+from attest.ledger import Checkpoint, Ledger, LedgerError, RecordKind
+from attest.ledger.writer import LedgerWriter
+from attest.proof import NativeVerifier
+from fieldbus.errors import FieldbusError
+from fieldbus.opcua import load_identity
+from sitsedge.config import ConfigError, Deployment, GateFile, load_deployment, load_gate_file
+from sitsedge.config.consistency import check
+from sitsedge.config.deployment import deployment_digest
+from sitsedge.errors import SitsError
+from sitsedge.gate.control import LINE_BYTES_MAX
+from sitsedge.gate.core import Gate, GateSetup
+from sitsedge.gate.epochs import DeskSetup, EpochDesk, EvidenceVerifier
+from sitsedge.gate.modes import ModeKeeper, ModeRefused, parse_mode
+from sitsedge.gate.plc import PlcPort
+from sitsedge.gate.rules import gate_rules
+from sitsedge.gate.server import PacketServer
+from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
+from sitsedge.sandbox import Sandbox, SandboxLimits
+from sitsedge.supervisor.keys import read_public
+from sitsedge.supervisor.state import StateDir, state_dir_of
+from sitsedge.telemetry import percentiles_ms, prepare_process, write_snapshot
+from sitsedge.telemetry.process import freeze_garbage, notify
+
+NS_PER_MS = 1_000_000
+SNAPSHOT_S = 0.5
+NEWEST = 1000
+log = logging.getLogger("sitsedge.gate")
+
+
+def evidence_verifier(
+    state: StateDir, deployment: Deployment, mode: str, *, module: bytes, deployed: bytes
+) -> EvidenceVerifier:
+    """Everything but evidence, nonce and time comes from the gate's own trust folder."""
+    development = deployment.profile == "development"
+    if mode == "none":
+
+        def without(evidence: bytes, nonce: bytes, now_ns: int, last_reset: int | None) -> Verdict:
+            return verify_none(
+                evidence,
+                nonce=nonce,
+                expected_module=module,
+                expected_deployment=deployed,
+                development_profile=development,
+            )
+
+        return without
+    record = (state.trust / "device-record.cbor").read_bytes()
+    policy = (state.trust / "boot-policy.cose").read_bytes()
+    public = read_public(state.trust / "policy.pub")
+
+    def with_tpm(evidence: bytes, nonce: bytes, now_ns: int, last_reset: int | None) -> Verdict:
+        return verify_evidence(
+            evidence,
+            nonce=nonce,
+            record=record,
+            policy=policy,
+            policy_public=public,
+            expected_module=module,
+            expected_deployment=deployed,
+            now_ns=now_ns,
+            last_reset_count=last_reset,
+        )
+
+    return with_tpm
+
+
+def device_origin(deployment: Deployment) -> str:
+    """Name of the device's log in its checkpoints."""
+    return f"sits/{deployment.name}/device/{deployment.device_id}"
+
+
+def gate_origin(deployment: Deployment) -> str:
+    """Name of the gate's log in its checkpoints."""
+    return f"sits/{deployment.name}/gate/{deployment.gate_id}"
+
+
+def last_record(path: Path, kind: RecordKind, key: GateKey) -> Any:
+    """The newest record of a kind in the gate's ledger, its signature checked; ``None`` where there is none."""
+    if not path.exists():
+        return None
+    ledger = Ledger.open_readonly(path)
+    try:
+        leaf = ledger.last(kind)
+    finally:
+        ledger.close()
+    if leaf is None:
+        return None
+    parsed = parse_record(leaf.data)
+    parsed.verify(key.public)
+    return parsed.record
+
+
+class GateProcess:
+    """One gate with its sockets, its PLC and its ledger."""
+
+    def __init__(self, config: Path, state: StateDir, attestation_mode: str) -> None:
+        self.deployment = load_deployment(config)
+        gate_path = config.parent / self.deployment.gate_file
+        self.file: GateFile = load_gate_file(gate_path)
+        self.state = state
+        trust = PublisherTrust.from_files([state.trust / "publisher.pub"])
+        self.bundle: Bundle = ModuleStore(state.modules, trust).load_active()
+        check(self.deployment, config, self.file, gate_path, self.bundle.config)
+        self.key = GateKey.load(state.keys / "gate.key")
+        self.rules = gate_rules(self.file, self.deployment, self.bundle.config)
+        self.attestation_mode = attestation_mode
+        self.deployed = deployment_digest(config)
+        self.stopping = asyncio.Event()
+        self._server = PacketServer(state.gate_socket, self._handle)
+        self._plc = self._make_plc()
+        self._ledger = LedgerWriter(
+            state.gate_ledger,
+            origin=gate_origin(self.deployment),
+            signer=self.key,
+            checkpoint_ms=self.deployment.ledger.checkpoint_ms,
+        )
+        self._gate = self._make_gate()
+
+    def _make_plc(self) -> PlcPort | None:
+        if self.file.plc is None:
+            return None
+        pki = self.state.pki
+        return PlcPort(
+            self.file,
+            identity=load_identity(pki / "gate.der", pki / "gate.key.pem"),
+            server_certificate=pki / "plc.der",
+            names=[signal.name for signal in self.bundle.config.outputs],
+        )
+
+    def _make_gate(self) -> Gate:
+        deployment, bundle = self.deployment, self.bundle
+        vk_digest = hashlib.sha256(bundle.verification_key).digest()
+        trust = self.state.trust
+        tpm = self.attestation_mode != "none"
+        opened = last_record(self.state.gate_ledger, RecordKind.EPOCH_OPENED, self.key)
+        witness = last_record(self.state.gate_ledger, RecordKind.WITNESS, self.key)
+        desk = EpochDesk(
+            DeskSetup(
+                gate_id=deployment.gate_id,
+                device_id=deployment.device_id,
+                device_origin=device_origin(deployment),
+                module_digest=bundle.digest,
+                deployment_digest=self.deployed,
+                rules_digest=self.rules.digest(),
+                vk_digest=vk_digest if self.file.proof == "inline" else b"",
+                record_digest=_digest(trust / "device-record.cbor") if tpm else b"",
+                policy_digest=_digest(trust / "boot-policy.cose") if tpm else b"",
+                epoch_s_max=deployment.attestation.epoch_s_max,
+            ),
+            key=self.key,
+            verify=evidence_verifier(
+                self.state, deployment, self.attestation_mode, module=bundle.digest, deployed=self.deployed
+            ),
+            number=opened.epoch if isinstance(opened, EpochOpened) else 0,
+            reset_count=opened.reset_count if isinstance(opened, EpochOpened) and tpm else None,
+            seen=Checkpoint(witness.origin, witness.size, witness.root) if isinstance(witness, Witness) else None,
+        )
+        self._explainer = Sandbox(bundle.wasm, limits=SandboxLimits(), engine="pulley")
+        return Gate(
+            GateSetup(
+                gate_id=deployment.gate_id,
+                rules=self.rules,
+                scales=tuple(signal.scale for signal in bundle.config.outputs),
+                silence_ns=round(self.file.silence_ms_max * NS_PER_MS),
+                readback_ns=round(self.file.readback_ms_max * NS_PER_MS),
+            ),
+            key=self.key,
+            ledger=self._ledger,
+            desk=desk,
+            modes=self._make_modes(),
+            plc=self._plc,
+            verifier=NativeVerifier(bundle.verification_key, vk_sha256=vk_digest),
+            explain=self._explainer.infer,
+            announce=self._server.broadcast,
+        )
+
+    def _make_modes(self) -> ModeKeeper:
+        if self._plc is None:
+            return ModeKeeper(ceiling=Mode.SHADOW, ceiling_reason="the gate file names no PLC")
+        if (self.state.run / "attestation-failed").exists():
+            return ModeKeeper(ceiling=Mode.ADVISORY, ceiling_reason="attestation failed at start")
+        return ModeKeeper(ceiling=Mode.AUTO, ceiling_reason="")
+
+    async def _handle(self, connection: Any, message: dict[str, Any], received_mono_ns: int) -> None:
+        await self._gate.handle(connection, message, received_mono_ns)
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT; then leave the PLC in MAN with the last applied value."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stopping.set)
+        self._snapshot("starting")
+        control: asyncio.Server | None = None
+        try:
+            if self._plc is not None:
+                await self._plc.client.connect()
+                self._gate.last_applied = await self._plc.read_back()
+            self._server.start()
+            control = await self._serve_control()
+            self._enter_initial_mode()
+            freeze_garbage(disable=False)
+            notify("READY=1")
+            await self._loop()
+        finally:
+            notify("STOPPING=1")
+            await self._close(control)
+
+    def _enter_initial_mode(self) -> None:
+        wish = self.deployment.mode
+        try:
+            self._gate.change_mode(Mode[wish.initial], wish.approved_by, "initial mode of the deployment file")
+        except ModeRefused as refused:
+            log.error("initial mode: %s", refused)
+            self._gate.change_mode(
+                min(Mode[wish.initial], Mode.ADVISORY), wish.approved_by or ["deployment"], "ceiling"
+            )
+
+    async def _loop(self) -> None:
+        while not self.stopping.is_set():
+            if (failure := self._server.worker_failure()) is not None:
+                raise failure
+            self._gate.supervise()
+            self._snapshot("running")
+            notify("WATCHDOG=1")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SNAPSHOT_S):
+                    await self.stopping.wait()
+
+    async def _close(self, control: asyncio.Server | None) -> None:
+        await self._server.close()
+        if control is not None:
+            control.close()
+            self.state.gate_control.unlink(missing_ok=True)
+        await self._gate.stop()
+        if self._plc is not None:
+            await self._plc.client.close()
+        self._close_ledger()
+        self._explainer.close()
+        self._snapshot("stopped")
+
+    def _close_ledger(self) -> None:
+        try:
+            size = self._ledger.flush(timeout_s=10.0)
+            closed = LedgerClosed(gate_origin(self.deployment), size, "stopped", time.time_ns())
+            self._ledger.submit(RecordKind.LEDGER_CLOSED, sign_record(closed, self.key))
+            self._ledger.close()
+        except LedgerError as error:
+            log.error("the ledger did not close in order: %s", error)
+
+    def _snapshot(self, state: str) -> None:
+        gate = self._gate
+        data = {
+            "mode": gate.modes.mode.name,
+            "epoch": gate.epoch_number,
+            "accepted": gate.accepted,
+            "refused": dict(gate.refused),
+            "alarms": dict(gate.alarms),
+            "verify": percentiles_ms(gate.verify_ring.newest(NEWEST)),
+            "write": percentiles_ms(gate.write_ring.newest(NEWEST)),
+            "plc_connected": None if self._plc is None else self._plc.client.connected,
+            "auto_active": None if gate.last_applied is None else gate.last_applied.auto_active,
+            "ledger_size": self._ledger.size,
+            "overflow": self._server.overflow,
+            "attestation_mode": self.attestation_mode,
+        }
+        write_snapshot(self.state.run, "gate", state, data)
+
+    async def _serve_control(self) -> asyncio.Server:
+        path = self.state.gate_control
+        path.unlink(missing_ok=True)
+        mask = os.umask(0o177)
+        try:
+            return await asyncio.start_unix_server(self._control, path=path, limit=LINE_BYTES_MAX)
+        finally:
+            os.umask(mask)
+
+    async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(5.0):
+                answer = self._answer(await reader.readline())
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
+        except (OSError, TimeoutError, ValueError) as error:
+            log.warning("control socket: %s", error)
+        finally:
+            writer.close()
+
+    def _answer(self, request_line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(request_line)
+            action, names = request["do"], request.get("approved_by", [])
+            if action != "mode" or not all(isinstance(name, str) for name in names):
+                raise ValueError
+        except (ValueError, KeyError, TypeError):
+            return {"ok": False, "code": "control-request", "found": "another shape", "expected": "a mode request"}
+        try:
+            change = self._gate.change_mode(
+                parse_mode(request.get("to")), names, str(request.get("reason") or "by hand")
+            )
+        except (SitsError, AttestError) as error:
+            return {"ok": False, "code": error.code, "found": error.found, "expected": error.expected}
+        return {"ok": True, "from": change.before.name, "to": change.after.name, "approved_by": change.approved_by}
+
+
+def _digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
+async def _serve(config: Path, state: StateDir, attestation_mode: str) -> None:
+    await GateProcess(config, state, attestation_mode).run()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit codes: 0 stopped as asked, 1 failed while running, 2 wrong configuration."""
+    parser = argparse.ArgumentParser(prog="sits-gate", description="verifies every command, then writes to the PLC")
+    parser.add_argument("--config", type=Path, required=True, help="deployment file")
+    parser.add_argument("--state-dir", type=Path, help="state folder")
+    parser.add_argument("--attestation-mode", choices=("tpm2", "none"), default="tpm2")
+    arguments = parser.parse_args(argv)
+    try:
+        state = state_dir_of(load_deployment(arguments.config), arguments.state_dir)
+        state.create()
+        prepare_process("gate", state.logs)
+        asyncio.run(_serve(arguments.config, state, arguments.attestation_mode))
+    except ConfigError as error:
+        log.error("%s", error)
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except (SitsError, AttestError, FieldbusError) as error:
+        log.error("%s", error)
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""Opening an epoch: nonce from the gate, fresh session key, quote, evidence, answer."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from attest.command import SessionKey
+from attest.errors import AttestError
+from attest.evidence import build
+from attest.evidence.none import build_none
+from attest.ledger import Ledger
+from attest.tpm import TpmDevice
+from sitsedge.errors import SitsError
+from sitsedge.gate.link import GateLink, LinkError, Message
+from sitsedge.loop.pipeline import EpochContext
+
+ANSWER_TIMEOUT_S = 20.0  # a hardware TPM may take a second; a busy one some more
+BACKOFF_FIRST_S = 0.2
+BACKOFF_MAX_S = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class EpochRefused(SitsError):
+    """The gate did not open an epoch; ``code`` is the check that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttestationSetup:
+    """Everything that does not change between two epochs."""
+
+    mode: str
+    device_id: str
+    gate_id: str
+    module_digest: bytes
+    deployment_digest: bytes
+    gate_socket: Path
+    ledger: Path
+    tcti: str | None
+    record: bytes
+    event_log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedEpoch:
+    """A new epoch and the gate's signed record of it, with the evidence that opened it."""
+
+    context: EpochContext
+    record: bytes
+    evidence: bytes
+    mode: int
+
+
+def make_evidence(setup: AttestationSetup, *, key: SessionKey, nonce: bytes) -> bytes:
+    """Evidence for one nonce. The TPM is opened for this call only: a simulated one serves one client at a time.
+
+    Raises ``AttestError``.
+    """
+    if setup.mode == "none":
+        return build_none(
+            signer=key,
+            nonce=nonce,
+            module_digest=setup.module_digest,
+            deployment_digest=setup.deployment_digest,
+        )
+    assert setup.tcti is not None
+    with TpmDevice(setup.tcti) as tpm:
+        return build(
+            tpm,
+            signer=key,
+            nonce=nonce,
+            module_digest=setup.module_digest,
+            deployment_digest=setup.deployment_digest,
+            event_log=setup.event_log.read_bytes(),
+            record=setup.record,
+        )
+
+
+def ledger_head(path: Path, witnessed: int) -> Message:
+    """Size and root of the device's ledger now, with the proof that it extends what the gate has vouched for."""
+    ledger = Ledger.open_readonly(path)
+    try:
+        size = ledger.size
+        known = min(witnessed, size)
+        return {
+            "ledger": {"size": size, "root": ledger.root(size)},
+            "consistency": ledger.consistency(known, size),
+        }
+    finally:
+        ledger.close()
+
+
+def open_epoch(setup: AttestationSetup) -> OpenedEpoch:
+    """Run the protocol once. Raises :class:`EpochRefused`, ``LinkError`` or ``AttestError``."""
+    link = GateLink(setup.gate_socket)
+    try:
+        challenge = link.ask({"t": "challenge"}, answers=("nonce",))
+        key = SessionKey.generate()
+        evidence = make_evidence(setup, key=key, nonce=challenge["nonce"])
+        head = ledger_head(setup.ledger, challenge["witnessed"])
+        message = {"t": "evidence", "nonce": challenge["nonce"], "evidence": evidence, **head}
+        answer = link.ask(message, answers=("epoch", "refused"), timeout_s=ANSWER_TIMEOUT_S)
+    finally:
+        link.close()
+    if answer["t"] == "refused":
+        key.erase()
+        raise EpochRefused(answer["code"], found=answer["found"], expected=answer["expected"])
+    context = EpochContext(
+        number=answer["epoch"],
+        expires_ns=answer["expires_ns"],
+        key=key,
+        device_id=setup.device_id,
+        gate_id=setup.gate_id,
+        module_digest=setup.module_digest,
+        deployment_digest=setup.deployment_digest,
+    )
+    return OpenedEpoch(context, answer["record"], evidence, answer["mode"])
+
+
+class EpochKeeper:
+    """Opens epochs on its own thread, so that neither the TPM nor the gate's checks touch the loop's latency.
+
+    ``want`` asks for a new epoch; the result is collected with ``poll``. Refusals are repeated with back-off and
+    reported through ``on_refused``.
+    """
+
+    def __init__(self, setup: AttestationSetup, *, on_refused: Callable[[str, str, str], None]) -> None:
+        self._setup = setup
+        self._on_refused = on_refused
+        self._wanted = threading.Event()
+        self._stop = threading.Event()
+        self._results: SimpleQueue[OpenedEpoch] = SimpleQueue()
+        self._thread = threading.Thread(target=self._main, name="epoch", daemon=True)
+        self._thread.start()
+
+    def want(self) -> None:
+        """Ask for a new epoch; asking again while one is being opened changes nothing."""
+        self._wanted.set()
+
+    def poll(self) -> OpenedEpoch | None:
+        """A newly opened epoch, if there is one."""
+        try:
+            return self._results.get_nowait()
+        except Empty:
+            return None
+
+    def close(self) -> None:
+        """Stop the thread; an attempt under way ends by its own deadlines."""
+        self._stop.set()
+        self._wanted.set()
+        self._thread.join(ANSWER_TIMEOUT_S)
+
+    def _main(self) -> None:
+        while True:
+            self._wanted.wait()
+            if self._stop.is_set():
+                return
+            opened = self._attempt_until_open()
+            if opened is None:
+                return
+            self._wanted.clear()
+            self._results.put(opened)
+
+    def _attempt_until_open(self) -> OpenedEpoch | None:
+        wait_s = BACKOFF_FIRST_S
+        while not self._stop.is_set():
+            try:
+                return open_epoch(self._setup)
+            except (EpochRefused, LinkError, AttestError) as error:
+                log.error("no epoch: %s", error)
+                self._on_refused(error.code, error.found, error.expected)
+            except OSError as error:
+                log.error("no epoch: %s", error)
+                self._on_refused("evidence-file", str(error), "readable evidence files")
+            self._stop.wait(wait_s)
+            wait_s = min(2 * wait_s, BACKOFF_MAX_S)
+        return None
