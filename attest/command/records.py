@@ -101,7 +101,8 @@ class EpochOpened:
 
     ``vk_digest``, ``record_digest`` and ``policy_digest`` are SHA-256 of the files of the verification key, the
     signed device record and the signed boot policy that were used; empty where none was (no proof demanded,
-    attestation mode ``none``). ``plant_outputs`` is what the plant had at that moment, ``None`` where the gate could not know.
+    attestation mode ``none``). ``plant_outputs`` is what the plant had at that moment, ``None`` where the gate could
+    not know.
     """
 
     KIND: ClassVar[str] = "epoch-opened"

@@ -232,6 +232,11 @@ class Ledger:
             row = self._db.execute(layout.SELECT_LAST_OF_KIND, (NUMBERS[kind],)).fetchone()
         return None if row is None else _leaf(row)
 
+    def count(self, kind: RecordKind) -> int:
+        """How many records of one kind there are; walks the whole ledger."""
+        with self._guard():
+            return int(self._db.execute(layout.COUNT_KIND, (NUMBERS[kind],)).fetchone()[0])
+
     def node(self, level: int, index: int) -> bytes | None:
         """A stored inner node, for an audit; ``None`` where none is stored."""
         with self._guard():

@@ -1,0 +1,278 @@
+"""Verify two ledgers with files alone: no device, no plant, no network.
+
+ 1. load the anchors
+ 2. the device's ledger by itself: leaf hashes, tree, stored nodes, checkpoints, every record decodes
+ 3. the gate's ledger by itself, and in its order: record signatures, evidence of every epoch, refusals, receipts,
+    every accepted command judged again with its proof, witnesses against the device's tree
+ 4. the device's records again, now that the session keys are known: signatures, epochs and sequences in order
+ 5. the signatures of all checkpoints
+ 6. the two reconciled
+
+A check that cannot be made is a finding.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from attest.command.command import ParsedCommand, parse_command
+from attest.command.errors import CommandError
+from attest.command.judge import ProofVerifier
+from attest.command.records import Alarm, CycleRefused, EpochOpened, EpochRefused, LateProof, LedgerClosed, Receipt
+from attest.cose import key_id
+from attest.ledger.anchors import Anchors, load_anchors
+from attest.ledger.crossindex import DEVICE_COMMAND, DEVICE_RECEIPT, CrossIndex
+from attest.ledger.decode import Decoded, Opaque, decode
+from attest.ledger.errors import LedgerError
+from attest.ledger.kinds import RecordKind
+from attest.ledger.reconcile import reconcile
+from attest.ledger.rejudge import GATE, GateAudit, MakeVerifier
+from attest.ledger.report import AuditReport
+from attest.ledger.scan import check_signatures, scan
+from attest.ledger.store import Ledger
+from attest.proof.verifier import NativeVerifier, PyEccVerifier
+
+DEVICE: Final = "device"
+LEDGER_FILE: Final = "ledger.db"
+Engine = Literal["native", "py-ecc"]
+_SHOWN_BYTES_MAX: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What ``proof verify`` needs of one recorded command."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    ctx: bytes
+    proof: bytes
+    proof_kind: str
+    module_digest: bytes
+
+
+def verify(ledger_dir: Path, *, proofs: Literal["all", "none"] | int = "all", engine: Engine = "native") -> AuditReport:
+    """Audit ``ledger_dir`` (``device/ledger.db``, ``gate/ledger.db``, ``anchors/``).
+
+    ``proofs`` says how many of the accepted commands' proofs are checked: all, none, or that many chosen at
+    random. ``engine`` is the verifier: ``native`` takes about a millisecond a proof, ``py-ecc`` half a second.
+    """
+    report = AuditReport(engine=engine, proofs=str(proofs))
+    try:
+        anchors = load_anchors(ledger_dir / "anchors")  # 1
+    except LedgerError as error:
+        report.add(error.code, "anchors", None, error.found, error.expected)
+        return report
+    report.profile = anchors.profile
+    with ExitStack() as stack:
+        device = _open(ledger_dir / DEVICE / LEDGER_FILE, DEVICE, anchors.device_origin, report, stack)
+        gate = _open(ledger_dir / GATE / LEDGER_FILE, GATE, anchors.gate_origin, report, stack)
+        cross = CrossIndex()
+        stack.callback(cross.close)
+        first = _DeviceAudit(report, anchors, cross)
+        if device is not None:
+            _guarded(report, DEVICE, lambda: scan(device, DEVICE, report, first.collect))  # 2
+        conduct = GateAudit(
+            report=report,
+            anchors=anchors,
+            cross=cross,
+            device=device,
+            gate=gate,
+            make_verifier=_make_verifier(engine),
+            check_proof=_sample(gate, proofs),
+        )
+        if gate is not None:
+            _guarded(report, GATE, lambda: scan(gate, GATE, report, conduct.visit))  # 3
+        first.epochs |= conduct.epochs
+        if device is not None:
+            _guarded(report, DEVICE, lambda: first.check(device))  # 4
+        _check_checkpoints(report, anchors, device, gate, first)  # 5
+        if device is not None and gate is not None:
+            reconcile(report, cross, conduct.last_witness, max(conduct.epochs, default=0))  # 6
+    return report
+
+
+def show(data: bytes) -> dict[str, Any]:
+    """One record as plain values (bytes in hex, enumerations by name), for people and JSON.
+
+    Raises ``LedgerError`` (``ledger-kind``) or ``CommandError``.
+    """
+    kind, value = decode(data)
+    result: dict[str, Any] = {"kind": str(kind), "bytes": len(data)}
+    if isinstance(value, Opaque):
+        return result | {"digest": value.digest.hex(), "data": value.data[:_SHOWN_BYTES_MAX].hex()}
+    result |= {"digest": value.digest.hex(), "kid": value.kid.hex()}
+    content = value.command if isinstance(value, ParsedCommand) else value.record
+    plain: dict[str, Any] = _plain(content)
+    if isinstance(value, ParsedCommand):
+        plain = plain.pop("header") | plain | {"ctx": value.command.header.ctx().hex()}
+    return result | plain
+
+
+def extract(ledger: Ledger, index: int) -> Extracted:
+    """Inputs, outputs, ctx and proof of the command at ``index``.
+
+    Raises ``LedgerError`` (``ledger-range``, ``ledger-kind``) or ``CommandError``.
+    """
+    leaf = ledger.read(index)
+    if leaf.kind is not RecordKind.COMMAND:
+        raise LedgerError("ledger-kind", found=f"record {index} of kind {leaf.kind}", expected="a command")
+    command = parse_command(leaf.data, None).command
+    header = command.header
+    return Extracted(
+        command.inputs, command.outputs, header.ctx(), command.proof, command.proof_kind.name, header.module_digest
+    )
+
+
+class _DeviceAudit:
+    """The device's records: collected first, checked once the session keys are known."""
+
+    def __init__(self, report: AuditReport, anchors: Anchors, cross: CrossIndex) -> None:
+        self._report, self._anchors, self._cross = report, anchors, cross
+        self.epochs: dict[int, EpochOpened] = {}
+        self.refused_keys: set[bytes] = set()
+
+    def collect(self, index: int, kind: RecordKind, value: Decoded, data: bytes) -> None:
+        """First pass: what is there, and the keys that gate records introduce."""
+        if isinstance(value, ParsedCommand):
+            header = value.command.header
+            if not self._cross.add(DEVICE_COMMAND, value.digest, header.epoch, header.sequence, index):
+                self._report.add("ledger-reordered", DEVICE, index, "the same command again", "each command once")
+        elif isinstance(value, Opaque):
+            self._cross.add_evidence(value.digest, DEVICE, index)
+        elif isinstance(value.record, CycleRefused):
+            if value.record.sequence:
+                self._cross.add_unsent(value.record.epoch, value.record.sequence)
+        elif isinstance(value.record, EpochOpened | EpochRefused | Receipt) and self._by_gate(value):
+            record = value.record
+            if isinstance(record, EpochOpened):
+                self.epochs[record.epoch] = record
+            elif isinstance(record, EpochRefused):
+                self.refused_keys.add(record.session_public)
+            else:
+                self._cross.add(DEVICE_RECEIPT, record.command_digest, record.epoch, record.sequence, index)
+
+    def check(self, device: Ledger) -> None:
+        """Second pass: signatures and order."""
+        keys = self.session_keys()
+        epoch = sequence = 0
+        for leaf in device.iterate():
+            try:
+                _, value = decode(leaf.data)
+            except (LedgerError, CommandError):
+                continue  # reported by the first pass
+            if isinstance(value, Opaque):
+                continue  # judged with the epoch it opened; evidence that opened none proves nothing
+            if isinstance(value, ParsedCommand):
+                header = value.command.header
+                if (header.epoch, header.sequence) <= (epoch, sequence):
+                    found = f"command {header.epoch}/{header.sequence} after {epoch}/{sequence}"
+                    self._report.add("ledger-reordered", DEVICE, leaf.index, found, "rising epochs and sequences")
+                epoch, sequence = header.epoch, header.sequence
+                self._check_command(leaf.index, value)
+                continue
+            own = isinstance(value.record, CycleRefused | LateProof | LedgerClosed | Alarm)
+            public = keys.get(value.kid)
+            if not (own and public is not None and _verifies(value, public)) and not self._by_gate(value):
+                found = f"{leaf.kind} signed by key {value.kid.hex()}"
+                self._report.add("unknown-record", DEVICE, leaf.index, found, "the gate's or a session key")
+
+    def session_keys(self) -> dict[bytes, bytes]:
+        """Keys by kid: those of opened epochs, and those the gate refused (their alarms are still records)."""
+        publics = [record.session_public for record in self.epochs.values()]
+        publics += [public for public in self.refused_keys if public]
+        return {key_id(public): public for public in publics}
+
+    def _check_command(self, index: int, value: ParsedCommand) -> None:
+        if self._cross.judged(value.digest):
+            return
+        number = value.command.header.epoch
+        record = self.epochs.get(number)
+        if record is None:
+            self._report.add("command", DEVICE, index, f"a command of epoch {number}", "an epoch the gate opened")
+            return
+        try:
+            value.verify(record.session_public)
+        except CommandError as error:
+            self._report.add("command", DEVICE, index, f"signature: {error.found}", error.expected)
+
+    def _by_gate(self, value: Decoded) -> bool:
+        return not isinstance(value, Opaque | ParsedCommand) and _verifies(value, self._anchors.gate_public)
+
+
+def _verifies(value: Any, public: bytes) -> bool:
+    try:
+        value.verify(public)
+    except CommandError:
+        return False
+    return True
+
+
+def _open(path: Path, name: str, origin: str, report: AuditReport, stack: ExitStack) -> Ledger | None:
+    try:
+        ledger = Ledger.open_readonly(path)
+    except LedgerError as error:
+        report.add(error.code, name, None, error.found, error.expected)
+        return None
+    stack.callback(ledger.close)
+    if ledger.origin != origin:
+        report.add("ledger-origin", name, None, ledger.origin, origin)
+    return ledger
+
+
+def _guarded(report: AuditReport, name: str, work: Callable[[], object]) -> None:
+    """A file that breaks while it is read is a finding, not the end of the audit."""
+    try:
+        work()
+    except LedgerError as error:
+        report.add(error.code, name, None, error.found, error.expected)
+
+
+def _check_checkpoints(
+    report: AuditReport, anchors: Anchors, device: Ledger | None, gate: Ledger | None, first: _DeviceAudit
+) -> None:
+    if gate is not None:
+        publics = [anchors.gate_public]
+        _guarded(report, GATE, lambda: check_signatures(gate, GATE, publics, report))
+    if device is not None:
+        session = list(first.session_keys().values())
+        _guarded(report, DEVICE, lambda: check_signatures(device, DEVICE, session, report))
+
+
+def _make_verifier(engine: Engine) -> MakeVerifier:
+    def make(verification_key: bytes, vk_sha256: bytes) -> ProofVerifier:
+        if engine == "py-ecc":
+            return PyEccVerifier(verification_key, vk_sha256=vk_sha256)
+        return NativeVerifier(verification_key, vk_sha256=vk_sha256)
+
+    return make
+
+
+def _sample(gate: Ledger | None, proofs: Literal["all", "none"] | int) -> Callable[[], bool]:
+    """A function that says, receipt by receipt, whether its proof is to be checked."""
+    if proofs == "all":
+        return lambda: True
+    if proofs == "none" or gate is None:
+        return lambda: False
+    # Chosen by the operating system's randomness: whoever made the ledger must not know which.
+    count = gate.count(RecordKind.RECEIPT)
+    chosen = set(random.SystemRandom().sample(range(count), min(int(proofs), count)))
+    numbers = iter(range(count))
+    return lambda: next(numbers, -1) in chosen
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Enum):
+        return value.name.lower().replace("_", "-")
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value

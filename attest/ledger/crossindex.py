@@ -1,0 +1,96 @@
+"""Which record answers which, across two ledgers, in a temporary database on disk: memory stays bounded."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+_CACHE_KIB: Final = 16_384
+_TABLES: Final = ("device_command", "gate_command", "device_receipt", "gate_receipt", "gate_refusal")
+_SCHEMA: Final = (
+    *(
+        f"CREATE TABLE {table} (digest BLOB PRIMARY KEY, epoch INT, sequence INT, idx INT) WITHOUT ROWID"
+        for table in _TABLES
+    ),
+    "CREATE TABLE unsent (epoch INT, sequence INT, PRIMARY KEY (epoch, sequence)) WITHOUT ROWID",
+    "CREATE TABLE evidence (digest BLOB PRIMARY KEY, ledger TEXT, idx INT) WITHOUT ROWID",
+    "CREATE TABLE judged (digest BLOB PRIMARY KEY) WITHOUT ROWID",
+)
+
+DEVICE_COMMAND, GATE_COMMAND, DEVICE_RECEIPT, GATE_RECEIPT, GATE_REFUSAL = _TABLES
+
+
+class CrossIndex:
+    """Digest, epoch, sequence and index of every record that has a counterpart."""
+
+    def __init__(self) -> None:
+        self._db = sqlite3.connect("", isolation_level=None)  # a private file that SQLite deletes itself
+        for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
+            self._db.execute(f"PRAGMA {setting}")
+        for statement in _SCHEMA:
+            self._db.execute(statement)
+        self._db.execute("BEGIN")
+
+    def close(self) -> None:
+        """Drop everything."""
+        self._db.close()
+
+    def add(self, table: str, digest: bytes, epoch: int, sequence: int, index: int) -> bool:
+        """Note a record; ``False`` if the same bytes were there before."""
+        assert table in _TABLES
+        row = (digest, epoch, sequence, index)
+        # the table is one of ours, never a caller's text
+        return self._db.execute(f"INSERT OR IGNORE INTO {table} VALUES (?, ?, ?, ?)", row).rowcount == 1  # noqa: S608
+
+    def find(self, table: str, digest: bytes) -> int | None:
+        """Index of a record by digest."""
+        assert table in _TABLES
+        row = self._db.execute(f"SELECT idx FROM {table} WHERE digest = ?", (digest,)).fetchone()  # noqa: S608
+        return None if row is None else int(row[0])
+
+    def add_unsent(self, epoch: int, sequence: int) -> None:
+        """A command that its device says it did not send."""
+        self._db.execute("INSERT OR IGNORE INTO unsent VALUES (?, ?)", (epoch, sequence))
+
+    def add_evidence(self, digest: bytes, ledger: str, index: int) -> None:
+        """Evidence bytes."""
+        self._db.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?, ?)", (digest, ledger, index))
+
+    def find_evidence(self, digest: bytes) -> tuple[str, int] | None:
+        """Ledger and index of evidence by digest."""
+        row = self._db.execute("SELECT ledger, idx FROM evidence WHERE digest = ?", (digest,)).fetchone()
+        return None if row is None else (str(row[0]), int(row[1]))
+
+    def add_judged(self, digest: bytes) -> None:
+        """A command whose signature was checked."""
+        self._db.execute("INSERT OR IGNORE INTO judged VALUES (?)", (digest,))
+
+    def judged(self, digest: bytes) -> bool:
+        """Whether ``add_judged`` was called for it."""
+        return self._db.execute("SELECT 1 FROM judged WHERE digest = ?", (digest,)).fetchone() is not None
+
+    def receipts_without_command(self) -> Iterator[tuple[int, int, int]]:
+        """(epoch, sequence, gate index) of accepted commands that the device ledger lacks, in order."""
+        yield from self._db.execute(
+            "SELECT epoch, sequence, idx FROM gate_receipt WHERE NOT EXISTS"
+            " (SELECT 1 FROM device_command WHERE digest = gate_receipt.digest) ORDER BY epoch, sequence"
+        )
+
+    def commands_without_answer(self) -> Iterator[tuple[int, int, int, bool]]:
+        """(epoch, sequence, device index, device has a receipt) of commands that the gate ledger lacks."""
+        rows = self._db.execute(
+            "SELECT epoch, sequence, idx, EXISTS (SELECT 1 FROM device_receipt r WHERE r.digest = c.digest)"
+            " FROM device_command c WHERE NOT EXISTS (SELECT 1 FROM gate_receipt WHERE digest = c.digest)"
+            " AND NOT EXISTS (SELECT 1 FROM gate_refusal WHERE digest = c.digest)"
+            " AND NOT EXISTS (SELECT 1 FROM unsent u WHERE u.epoch = c.epoch AND u.sequence = c.sequence)"
+            " ORDER BY epoch, sequence"
+        )
+        for epoch, sequence, index, answered in rows:
+            yield epoch, sequence, index, bool(answered)
+
+    def last_sequence(self, epoch: int, *tables: str) -> int:
+        """The highest sequence of an epoch in any of the tables; 0 if none."""
+        assert set(tables) <= set(_TABLES)
+        query = "SELECT coalesce(max(sequence), 0) FROM {} WHERE epoch = ?"
+        return max(int(self._db.execute(query.format(table), (epoch,)).fetchone()[0]) for table in tables)

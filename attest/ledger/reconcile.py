@@ -1,0 +1,58 @@
+"""The device's ledger against the gate's.
+
+The gate answers every command it was sent, so a command of the device without an answer, and an accepted one the
+device does not have, are findings, except at the end of an epoch: what was decided after the gate's last witness of
+the device's ledger may have been lost with a crash, and what was sent last may never have been answered. Those
+commands must be the very last of their epoch, are bounded in number and are counted in the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attest.ledger.crossindex import DEVICE_COMMAND, GATE_RECEIPT, GATE_REFUSAL, CrossIndex
+from attest.ledger.report import AuditReport
+
+TAIL_COMMANDS_MAX: Final = 2048  # two seconds at 1 kHz: twice the longest time between two checkpoints
+
+
+def reconcile(report: AuditReport, cross: CrossIndex, last_witness: Mapping[int, int], last_epoch: int) -> None:
+    """Compare the two; ``last_witness`` gives, by epoch, the index of the gate's last witness record."""
+    _missing_on_device(report, cross, last_witness, last_epoch)
+    _missing_on_gate(report, cross, last_epoch)
+
+
+def _missing_on_device(
+    report: AuditReport, cross: CrossIndex, last_witness: Mapping[int, int], last_epoch: int
+) -> None:
+    ends: dict[int, int] = {}
+    for epoch, sequence, index in cross.receipts_without_command():
+        end = ends.setdefault(epoch, cross.last_sequence(epoch, DEVICE_COMMAND))
+        closed = epoch == last_epoch and report.ledgers["device"].closed
+        if sequence <= end or index < last_witness.get(epoch, -1) or closed:
+            found = f"no command {epoch}/{sequence}, which the gate accepted in its record {index}"
+            report.add("ledger-cut", "device", None, found, "every accepted command")
+            continue
+        report.tail_device += 1
+        if report.tail_device == TAIL_COMMANDS_MAX + 1:
+            found = f"over {TAIL_COMMANDS_MAX} accepted commands missing at the end"
+            report.add("ledger-cut", "device", None, found, "a tail of two seconds at most")
+
+
+def _missing_on_gate(report: AuditReport, cross: CrossIndex, last_epoch: int) -> None:
+    ends: dict[int, int] = {}
+    for epoch, sequence, index, answered in cross.commands_without_answer():
+        if answered:
+            found = f"no receipt {epoch}/{sequence}, which the device holds (command at its record {index})"
+            report.add("ledger-cut", "gate", None, found, "every receipt it gave")
+            continue
+        end = ends.setdefault(epoch, cross.last_sequence(epoch, GATE_RECEIPT, GATE_REFUSAL))
+        closed = epoch == last_epoch and report.ledgers["device"].closed and report.ledgers["gate"].closed
+        if sequence < end or closed:
+            report.add("unreconciled", "device", index, f"command {epoch}/{sequence} without an answer", "one")
+            continue
+        report.tail_gate += 1
+        if report.tail_gate == TAIL_COMMANDS_MAX + 1:
+            found = f"over {TAIL_COMMANDS_MAX} commands without an answer at the end"
+            report.add("unreconciled", "device", index, found, "a tail of two seconds at most")

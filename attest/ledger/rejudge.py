@@ -1,0 +1,335 @@
+"""The gate's ledger read as the gate's conduct: every epoch, refusal and receipt judged again.
+
+Evidence is verified as it was at the epoch's opening. A command behind a receipt is judged by the same ``judge`` as
+the gate's, with the rules the epoch record pins, at the time the receipt states, in the order of the ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from attest.command.command import ParsedCommand, parse_command
+from attest.command.enums import Mode, ProofPolicy, ReadBack
+from attest.command.errors import CommandError
+from attest.command.judge import CHECKS, OpenEpoch, ProofVerifier, Refused, judge
+from attest.command.records import (
+    REFUSED_BYTES_MAX,
+    EpochOpened,
+    ModeChange,
+    ParsedRecord,
+    Receipt,
+    Refusal,
+    Witness,
+)
+from attest.command.rules import GateRules
+from attest.command.state import GateState
+from attest.errors import AttestError
+from attest.evidence.none import verify_none
+from attest.evidence.verify import verify_evidence
+from attest.ledger.anchors import Anchors
+from attest.ledger.crossindex import GATE_COMMAND, GATE_RECEIPT, GATE_REFUSAL, CrossIndex
+from attest.ledger.decode import EVIDENCE, Decoded, Opaque
+from attest.ledger.errors import LedgerError
+from attest.ledger.kinds import RecordKind, kind_of
+from attest.ledger.report import AuditReport, EpochSummary
+from attest.ledger.store import Ledger
+
+GATE: Final = "gate"
+COMMANDS_HELD_MAX: Final = 256  # commands of the gate's ledger waiting for their receipt
+
+MakeVerifier = Callable[[bytes, bytes], ProofVerifier]
+"""``make(verification_key, vk_sha256)``."""
+
+
+class _Unchecked:
+    """Stands for a proof that this audit was asked not to check; the report counts only those checked."""
+
+    def verify(self, inputs: Sequence[int], outputs: Sequence[int], ctx: bytes, proof: bytes, /) -> str | None:
+        return None
+
+
+@dataclass(slots=True)
+class _Epoch:
+    record: EpochOpened
+    open: OpenEpoch
+    state: GateState
+    rules: GateRules | None
+    verifier: ProofVerifier | None
+    summary: EpochSummary
+    index: int
+
+
+class GateAudit:
+    """Visits the gate's records in order; ``device`` may be missing, then commands come from the gate's ledger."""
+
+    def __init__(
+        self,
+        *,
+        report: AuditReport,
+        anchors: Anchors,
+        cross: CrossIndex,
+        device: Ledger | None,
+        gate: Ledger | None,
+        make_verifier: MakeVerifier,
+        check_proof: Callable[[], bool],
+    ) -> None:
+        self._report, self._anchors, self._cross = report, anchors, cross
+        self._ledgers = {"device": device, GATE: gate}
+        self._make_verifier = make_verifier
+        self._check_proof = check_proof
+        self._mode = Mode.OFF
+        self._held: OrderedDict[bytes, bytes] = OrderedDict()
+        self._current: _Epoch | None = None
+        self._last_reset_count: int | None = None
+        self._t_receipt_ns = 0
+        self.epochs: dict[int, EpochOpened] = {}
+        self.last_witness: dict[int, int] = {}
+
+    def visit(self, index: int, kind: RecordKind, value: Decoded, data: bytes) -> None:
+        """One record of the gate's ledger."""
+        if isinstance(value, ParsedCommand):
+            self._hold(index, value, data)
+        elif isinstance(value, Opaque):
+            self._cross.add_evidence(value.digest, GATE, index)
+        elif self._signed(index, kind, value):
+            record = value.record
+            if isinstance(record, EpochOpened):
+                self._opened(index, record)
+            elif isinstance(record, ModeChange):
+                self._mode = record.new
+            elif isinstance(record, Receipt):
+                self._receipt(index, record)
+            elif isinstance(record, Refusal):
+                self._refusal(index, record)
+            elif isinstance(record, Witness):
+                self._witness(index, record)
+
+    def _add(self, code: str, index: int | None, found: str, expected: str) -> None:
+        self._report.add(code, GATE, index, found, expected)
+
+    def _signed(self, index: int, kind: RecordKind, value: ParsedRecord) -> bool:
+        try:
+            value.verify(self._anchors.gate_public)
+        except CommandError as error:
+            self._add("unknown-record", index, f"{kind}: {error.found}", error.expected)
+            return False
+        return True
+
+    def _hold(self, index: int, value: ParsedCommand, data: bytes) -> None:
+        header = value.command.header
+        if not self._cross.add(GATE_COMMAND, value.digest, header.epoch, header.sequence, index):
+            self._add("ledger-reordered", index, "the same command again", "each command once")
+        self._held[value.digest] = data
+        if len(self._held) > COMMANDS_HELD_MAX:
+            self._held.popitem(last=False)
+
+    def _opened(self, index: int, record: EpochOpened) -> None:
+        last = max(self.epochs, default=0)
+        if record.epoch <= last:
+            self._add("ledger-reordered", index, f"epoch {record.epoch} after {last}", "rising epochs")
+        self.epochs[record.epoch] = record
+        fault, outcome = self._judge_evidence(record)
+        if fault is not None:
+            self._add("evidence", index, *fault)
+        module = self._anchors.modules.get(record.module_digest)
+        summary = EpochSummary(
+            number=record.epoch,
+            evidence=outcome,
+            tpm_kind=record.tpm_kind,
+            module_digest=record.module_digest.hex(),
+            deployment_digest=record.deployment_digest.hex(),
+            development_key=module is not None and module.development,
+        )
+        self._report.epochs.append(summary)
+        rules = self._anchors.rules.get(record.rules_digest)
+        if rules is None:
+            self._add("command", index, f"rules {record.rules_digest.hex()}", "rules that the anchors hold")
+        self._current = _Epoch(
+            record=record,
+            open=OpenEpoch.of(record),
+            state=GateState(record.epoch, record.plant_outputs),
+            rules=rules,
+            verifier=self._verifier(index, record),
+            summary=summary,
+            index=index,
+        )
+
+    def _judge_evidence(self, record: EpochOpened) -> tuple[tuple[str, str] | None, str]:
+        """What is wrong, and one word for the summary."""
+        anchors = self._anchors
+        if (record.gate_id, record.device_id) != (anchors.gate_id, anchors.device_id):
+            found = f"{record.gate_id} and {record.device_id}"
+            return (found, f"{anchors.gate_id} and {anchors.device_id}"), "other names"
+        if record.module_digest not in anchors.modules:
+            return (f"module {record.module_digest.hex()}", "a module of the anchors"), "module"
+        if record.deployment_digest not in anchors.deployments:
+            return (f"deployment {record.deployment_digest.hex()}", "a deployment of the anchors"), "deployment"
+        data = self._find_evidence(record.evidence_digest)
+        if data is None:
+            return (f"no evidence {record.evidence_digest.hex()}", "its bytes in a ledger"), "missing"
+        if kind_of(data) is RecordKind.EVIDENCE_NONE:
+            verdict = verify_none(
+                data,
+                nonce=record.nonce,
+                expected_module=record.module_digest,
+                expected_deployment=record.deployment_digest,
+                development_profile=anchors.profile == "development",
+            )
+        else:
+            verdict = verify_evidence(
+                data,
+                nonce=record.nonce,
+                record=anchors.device_records.get(record.record_digest, b""),
+                policy=anchors.boot_policies.get(record.policy_digest, b""),
+                policy_public=anchors.policy_public or b"",
+                expected_module=record.module_digest,
+                expected_deployment=record.deployment_digest,
+                now_ns=record.t_opened_ns,
+                last_reset_count=self._last_reset_count,
+            )
+        failed = verdict.failed
+        if failed is not None:
+            return (f"{failed.name}: {failed.found}", failed.expected), failed.name
+        if verdict.session_public != record.session_public:
+            found = f"session key {record.session_public.hex()}"
+            return (found, f"{verdict.session_public.hex()} as attested"), "session key"
+        if verdict.tpm_kind != record.tpm_kind:
+            return (f"TPM kind {record.tpm_kind}", f"{verdict.tpm_kind} as attested"), "tpm kind"
+        if kind_of(data) is RecordKind.EVIDENCE_NONE:
+            return None, "none"
+        self._last_reset_count = verdict.reset_count
+        return None, "ok"
+
+    def _find_evidence(self, digest: bytes) -> bytes | None:
+        place = self._cross.find_evidence(digest)
+        ledger = None if place is None else self._ledgers[place[0]]
+        if place is None or ledger is None:
+            return None
+        data = ledger.read(place[1]).data
+        # read again: the digest was taken from these bytes, but the file is not ours
+        return data if hashlib.sha256(data).digest() == digest and kind_of(data) in EVIDENCE else None
+
+    def _verifier(self, index: int, record: EpochOpened) -> ProofVerifier | None:
+        module = self._anchors.modules.get(record.module_digest)
+        if module is None or not record.vk_digest:
+            return None
+        if module.vk_sha256 != record.vk_digest:
+            found = f"key {module.vk_sha256.hex() or '(none)'} in the anchors"
+            self._add("proof", index, found, f"{record.vk_digest.hex()} as the epoch pins")
+            return None
+        try:
+            return self._make_verifier(module.verification_key, record.vk_digest)
+        except AttestError as error:
+            self._add("proof", index, f"{error.code}: {error.found}", error.expected)
+            return None
+
+    def _refusal(self, index: int, record: Refusal) -> None:
+        self._cross.add(GATE_REFUSAL, record.command_digest, record.epoch, record.sequence, index)
+        self._report.refused[record.code] = self._report.refused.get(record.code, 0) + 1
+        if CHECKS.get(record.code) != record.check:
+            self._add("receipt", index, f"refusal {record.code} at check {record.check}", "a code and its check")
+        whole = len(record.refused) < REFUSED_BYTES_MAX
+        if whole and hashlib.sha256(record.refused).digest() != record.command_digest:
+            self._add("receipt", index, "a refusal of other bytes", f"bytes of {record.command_digest.hex()}")
+
+    def _witness(self, index: int, record: Witness) -> None:
+        current, device = self._current, self._ledgers["device"]
+        if current is not None:
+            current.summary.witnesses += 1
+            self.last_witness[current.record.epoch] = index
+        if device is None or record.origin != self._anchors.device_origin:
+            self._add("ledger-cut", index, f"a witness of {record.origin}", "a device ledger to compare")
+            return
+        if record.size > device.size:
+            found = f"{device.size} records"
+            self._report.add("ledger-cut", "device", device.size, found, f"{record.size} as witnessed")
+            return
+        try:
+            root = device.root(record.size)
+        except LedgerError as error:
+            self._report.add("ledger-cut", "device", None, error.found, f"{record.size} records as witnessed")
+            return
+        if root != record.root:
+            found = f"root {root.hex()} at {record.size}"
+            self._report.add("ledger-cut", "device", record.size - 1, found, f"{record.root.hex()} as witnessed")
+
+    def _receipt(self, index: int, receipt: Receipt) -> None:
+        new = self._cross.add(GATE_RECEIPT, receipt.command_digest, receipt.epoch, receipt.sequence, index)
+        epoch = self._current
+        if epoch is None or epoch.record.epoch != receipt.epoch:
+            self._add("receipt", index, f"a receipt of epoch {receipt.epoch}", "one of the open epoch")
+            return
+        self._report.accepted += 1
+        epoch.summary.accepted += 1
+        if not new or receipt.sequence <= epoch.state.sequence or receipt.t_accepted_ns < self._t_receipt_ns:
+            found = f"sequence {receipt.sequence} after {epoch.state.sequence}"
+            self._add("ledger-reordered", index, found, "rising sequences and times")
+        self._t_receipt_ns = max(self._t_receipt_ns, receipt.t_accepted_ns)
+        self._check_applied(index, receipt)
+        data = self._command(receipt.command_digest)
+        if data is None:
+            # reconciliation says which ledger lacks it; the next command has no inputs to be compared with
+            epoch.state.inputs, epoch.state.outputs = None, receipt.accepted
+            epoch.state.sequence = max(epoch.state.sequence, receipt.sequence)
+            return
+        self._cross.add_judged(receipt.command_digest)
+        self._judge(index, receipt, data, epoch)
+
+    def _check_applied(self, index: int, receipt: Receipt) -> None:
+        if receipt.applied and receipt.applied != receipt.accepted:
+            self._add("receipt", index, f"applied {receipt.applied}", f"{receipt.accepted} as accepted")
+        written = bool(receipt.applied)
+        if (receipt.state is ReadBack.NOT_WRITTEN) == written:
+            self._add("receipt", index, f"state {receipt.state} with applied {receipt.applied}", "one that fits")
+        if written and receipt.t_written_ns < receipt.t_accepted_ns:
+            self._add("receipt", index, "a write before the acceptance", "after it")
+
+    def _command(self, digest: bytes) -> bytes | None:
+        held = self._held.pop(digest, None)
+        if held is not None:
+            return held
+        for table, name in (("device_command", "device"), (GATE_COMMAND, GATE)):
+            ledger, at = self._ledgers[name], self._cross.find(table, digest)
+            if ledger is not None and at is not None:
+                data = ledger.read(at).data
+                return data if hashlib.sha256(data).digest() == digest else None
+        return None
+
+    def _judge(self, index: int, receipt: Receipt, data: bytes, epoch: _Epoch) -> None:
+        command = parse_command(data, None).command
+        header = command.header
+        if (header.epoch, header.sequence, command.outputs) != (receipt.epoch, receipt.sequence, receipt.accepted):
+            found = f"epoch {receipt.epoch}, sequence {receipt.sequence}, accepted {receipt.accepted}"
+            expected = f"{header.epoch}, {header.sequence}, {command.outputs} as commanded"
+            self._add("receipt", index, found, expected)
+        rules = epoch.rules
+        if rules is None:
+            return  # reported once, at the epoch
+        demanded = rules.proof_policy is ProofPolicy.INLINE
+        if demanded and not receipt.proof_verified:
+            self._add("receipt", index, "accepted without its proof", "a proof as the rules demand")
+        checked = self._check_proof() and epoch.verifier is not None
+        verifier = epoch.verifier if checked or epoch.verifier is None else _Unchecked()
+        result = judge(
+            data, rules, epoch.state, epoch.open, receipt.t_accepted_ns, gate_mode=self._mode, verifier=verifier
+        )
+        if isinstance(result, Refused):
+            code = "proof" if result.code.startswith("proof") else "command"
+            self._add(code, index, f"{result.code}: {result.found}", result.expected)
+            if header.sequence > epoch.state.sequence:
+                # go on from what the gate took over, so that one fault is not reported again and again
+                epoch.state.accept(
+                    sequence=header.sequence,
+                    inputs=command.inputs,
+                    outputs=command.outputs,
+                    t_source_ns=header.t_source_ns,
+                    t_decided_ns=header.t_decided_ns,
+                    proof_digest=None,
+                )
+        elif checked and result.proof_verified:
+            self._report.proofs_checked += 1
+            epoch.summary.proofs_checked += 1
