@@ -2,7 +2,7 @@
 
 from fieldbus.opcua.certificates import Identity, TrustList, create_identity, load_certificate, load_identity
 from fieldbus.opcua.client import ReconnectPolicy, SecureClient
-from fieldbus.opcua.errors import CertificateError, OpcUaError
+from fieldbus.opcua.errors import CertificateError, OpcUaError, quiet_asyncua
 from fieldbus.opcua.server_security import secure_server
 from fieldbus.opcua.subscription import SubscriptionOptions, ValueSubscription
 from fieldbus.opcua.values import ReadResult, TagValue, WriteResult
@@ -22,5 +22,6 @@ __all__ = [
     "create_identity",
     "load_certificate",
     "load_identity",
+    "quiet_asyncua",
     "secure_server",
 ]

@@ -16,6 +16,7 @@ from asyncua import Client, ua
 from asyncua.crypto.security_policies import SecurityPolicyBasic256Sha256
 
 from fieldbus.opcua.certificates import Identity, check_validity, load_certificate
+from fieldbus.opcua.discovery import refuse_other_server
 from fieldbus.opcua.errors import OpcUaError, status_error, transport_error
 from fieldbus.opcua.nodes import ResolvedNode, resolve
 from fieldbus.opcua.subscription import SubscriptionOptions, ValueSubscription
@@ -234,7 +235,7 @@ class SecureClient:
         client.session_timeout = SESSION_MS
         self._lost = asyncio.Event()
         client.connection_lost_callback = _setter(self._lost)
-        done = False
+        established = done = False
         try:
             async with asyncio.timeout(self._deadline_s):
                 await client.set_security(
@@ -245,26 +246,29 @@ class SecureClient:
                     mode=ua.MessageSecurityMode.SignAndEncrypt,
                 )
                 await client.connect()
+                established = True
                 nodes = await resolve(client, self._namespace_uri, self._tags)
                 self._subscriptions = [item for item in self._subscriptions if not item.closed]
                 for subscription in self._subscriptions:
                     found = {tag: nodes[tag].node_id for tag in subscription.tags if tag in nodes}
                     await subscription.start(client.uaclient.session, found)
                 done = True
+        except ua.UaStatusCodeError as error:
+            raise status_error(int(error.code), doing=f"connecting to {self._url}") from error
+        except ConnectionRefusedError as error:
+            raise transport_error(error, doing="connecting", url=self._url) from error
         except (OSError, TimeoutError, ua.UaError) as error:
-            raise self._connect_error(error) from error
+            await refuse_other_server(self._url, server_certificate, deadline_s=self._deadline_s)
+            raise transport_error(error, doing="connecting", url=self._url) from error
         finally:
-            if not done:
+            if established and not done:
                 await _shut(client)
+            elif not done:
+                client.disconnect_socket()
         self._client, self._nodes = client, nodes
         self.connects_total += 1
         self.last_error = None
         self._changed.set()
-
-    def _connect_error(self, error: OSError | TimeoutError | ua.UaError) -> OpcUaError:
-        if isinstance(error, ua.UaStatusCodeError):
-            return status_error(int(error.code), doing=f"connecting to {self._url}")
-        return transport_error(error, doing="connecting", url=self._url)
 
     async def _drop(self) -> None:
         client, self._client = self._client, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 
 from asyncua import ua
 
@@ -15,6 +15,14 @@ class OpcUaError(FieldbusError):
 
 class CertificateError(OpcUaError):
     """A certificate, its key or the trust list is not usable."""
+
+
+def quiet_asyncua() -> None:
+    """For programs: keep asyncua's log (tracebacks for every refused peer) out of theirs.
+
+    Everything it says that matters here is raised as an OpcUaError or logged by ``fieldbus.opcua`` itself.
+    """
+    logging.getLogger("asyncua").setLevel(logging.CRITICAL + 1)
 
 
 GOOD = 0
@@ -35,8 +43,6 @@ STATUS_CODES: dict[int, tuple[str, str]] = {
     0x800A0000: ("deadline", "the server did not answer in time"),
 }
 """StatusCodes (OPC 10000-6, annex A) that have a name of their own here; others are ``status-<hex>``."""
-
-TRANSPORT_ERRORS = (OSError, EOFError, asyncio.IncompleteReadError)
 
 
 def status_error(status: int, *, doing: str) -> OpcUaError:

@@ -46,7 +46,8 @@ async def main(port: int, folder: Path, padding: int, drop_speed: bool) -> None:
     )
     counter = await mill.add_variable(index, "Counter", 0, ua.VariantType.UInt32)
     async with server:
-        print("ready", flush=True)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
         closed = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         count = 0
         while not closed.done():
