@@ -51,9 +51,7 @@ def loads(
     reader = _Reader(data, max_depth, max_items)
     value = reader.value(0)
     if reader.at != len(data):
-        raise CborError(
-            "cbor-trailing", found=f"{len(data) - reader.at} bytes after the value", expected="none"
-        )
+        raise CborError("cbor-trailing", found=f"{len(data) - reader.at} bytes after the value", expected="none")
     return value
 
 
@@ -92,9 +90,7 @@ def _encode(value: object, out: bytearray, depth: int) -> None:
     elif isinstance(value, dict):
         _encode_map(value, out, depth)
     else:
-        raise CborError(
-            "cbor-type", found=type(value).__name__, expected="int, bytes, str, bool, None, list or map"
-        )
+        raise CborError("cbor-type", found=type(value).__name__, expected="int, bytes, str, bool, None, list or map")
 
 
 def _encode_map(value: dict[object, object], out: bytearray, depth: int) -> None:
@@ -116,9 +112,7 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise CborError(
-            "cbor-text", found="a lone surrogate", expected="text that UTF-8 can carry"
-        ) from error
+        raise CborError("cbor-text", found="a lone surrogate", expected="text that UTF-8 can carry") from error
 
 
 class _Reader:
@@ -147,9 +141,7 @@ class _Reader:
         form = _LONG_FORMS.get(info)
         if form is None:
             what = "an indefinite length" if info == 31 else f"additional information {info}"
-            raise CborError(
-                "cbor-not-canonical", found=f"{what} at offset {start}", expected="a definite length"
-            )
+            raise CborError("cbor-not-canonical", found=f"{what} at offset {start}", expected="a definite length")
         size, smallest = form
         number = int.from_bytes(self.take(size), "big")
         if number < smallest:
@@ -184,9 +176,7 @@ class _Reader:
         left = len(self.data) - self.at
         least = number if major == _ARRAY else 2 * number
         if least > left:  # every item has at least one byte: refuse before allocating
-            raise CborError(
-                "cbor-truncated", found=f"{left} bytes at offset {self.at}", expected=f"at least {least}"
-            )
+            raise CborError("cbor-truncated", found=f"{left} bytes at offset {self.at}", expected=f"at least {least}")
         if major == _ARRAY:
             return tuple([self.value(depth + 1) for _ in range(number)])
         return self.map(number, depth)
@@ -209,9 +199,7 @@ class _Reader:
             raw = self.data[start : self.at]
             if raw <= previous:
                 code = "cbor-duplicate-key" if raw == previous else "cbor-key-order"
-                raise CborError(
-                    code, found=f"key {key!r} at offset {start}", expected="ascending distinct keys"
-                )
+                raise CborError(code, found=f"key {key!r} at offset {start}", expected="ascending distinct keys")
             previous = raw
             result[key] = self.value(depth + 1)
         return result

@@ -96,9 +96,7 @@ def key_id(public: bytes) -> bytes:
     return hashlib.sha256(public).digest()
 
 
-def sign1(
-    payload: bytes, *, signer: Signer, content_type: str, alg: int = EDDSA, external_aad: bytes = b""
-) -> bytes:
+def sign1(payload: bytes, *, signer: Signer, content_type: str, alg: int = EDDSA, external_aad: bytes = b"") -> bytes:
     """Sign ``payload`` and return the tagged COSE_Sign1. Raises ``CoseError``."""
     _check_public(signer.public, alg)
     if not 1 <= len(content_type) <= _MAX_CONTENT_TYPE:
@@ -119,9 +117,7 @@ def parse_sign1(data: bytes, *, content_type: str | None = None, max_bytes: int 
     if len(data) > max_bytes:
         raise CoseError("cose-format", found=f"{len(data)} bytes", expected=f"at most {max_bytes}")
     if data[:1] != bytes([_TAG_SIGN1]):
-        raise CoseError(
-            "cose-format", found=f"first byte 0x{data[:1].hex() or '(none)'}", expected="tag 18 (0xd2)"
-        )
+        raise CoseError("cose-format", found=f"first byte 0x{data[:1].hex() or '(none)'}", expected="tag 18 (0xd2)")
     parts = cbor.loads(data[1:], max_bytes=max_bytes, max_depth=2, max_items=16)
     if not isinstance(parts, tuple) or len(parts) != 4:
         raise CoseError("cose-format", found="another shape", expected="an array of four")
@@ -131,9 +127,7 @@ def parse_sign1(data: bytes, *, content_type: str | None = None, max_bytes: int 
     if unprotected != {}:
         raise CoseError("cose-format", found="a filled unprotected header", expected="an empty map")
     if len(signature) != _SIGNATURE_BYTES:
-        raise CoseError(
-            "cose-format", found=f"{len(signature)} bytes of signature", expected=f"{_SIGNATURE_BYTES}"
-        )
+        raise CoseError("cose-format", found=f"{len(signature)} bytes of signature", expected=f"{_SIGNATURE_BYTES}")
     alg, found_type, kid = _parse_protected(protected)
     if content_type is not None and found_type != content_type:
         raise CoseError("cose-content-type", found=found_type, expected=content_type)
@@ -152,9 +146,7 @@ def verify(message: Sign1, *, public: bytes, external_aad: bytes = b"") -> None:
             Ed25519PublicKey.from_public_bytes(public).verify(message.signature, signed)
         else:
             half = _SIGNATURE_BYTES // 2
-            r, s = (
-                int.from_bytes(part, "big") for part in (message.signature[:half], message.signature[half:])
-            )
+            r, s = (int.from_bytes(part, "big") for part in (message.signature[:half], message.signature[half:]))
             point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public)
             point.verify(encode_dss_signature(r, s), signed, ec.ECDSA(hashes.SHA256()))
     except InvalidSignature as error:
@@ -168,9 +160,7 @@ def verify(message: Sign1, *, public: bytes, external_aad: bytes = b"") -> None:
 
 
 def _parse_protected(protected: bytes) -> tuple[int, str, bytes]:
-    fields = cbor.Fields(
-        cbor.loads(protected, max_bytes=_MAX_PROTECTED, max_depth=1, max_items=8), "protected header"
-    )
+    fields = cbor.Fields(cbor.loads(protected, max_bytes=_MAX_PROTECTED, max_depth=1, max_items=8), "protected header")
     alg = fields.integer(_ALG, low=-65536, high=0)
     if alg not in _PUBLIC_BYTES:
         raise CoseError("cose-alg", found=str(alg), expected="-8 (EdDSA) or -7 (ES256)")

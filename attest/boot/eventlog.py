@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from attest.boot.errors import EventLogError
-from attest.evidence.structures import DIGEST_BYTES, PCR_COUNT, extend
+from attest.structures import DIGEST_BYTES, PCR_COUNT, extend
 
 MAX_LOG_BYTES: Final = 1024 * 1024  # firmware reserves 64 KiB by default; real ones with large dbx stay below 256
 MAX_EVENTS: Final = 4096

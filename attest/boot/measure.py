@@ -35,7 +35,7 @@ from typing import Final, Protocol
 from attest.boot import eventlog
 from attest.boot.errors import EventLogError, MeasureError
 from attest.boot.eventlog import Event, EventLog
-from attest.evidence.structures import extend
+from attest.structures import extend
 
 PCR_KERNEL: Final = 11
 PCR_CMDLINE: Final = 12

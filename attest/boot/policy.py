@@ -14,7 +14,7 @@ from typing import Final
 from attest import cbor, cose
 from attest.boot.errors import PolicyError
 from attest.boot.eventlog import Event, EventLog
-from attest.evidence.structures import DIGEST_BYTES, PCR_COUNT
+from attest.structures import DIGEST_BYTES, PCR_COUNT
 
 CONTENT_TYPE: Final = "application/vnd.sits.boot-policy+cbor"
 FORMAT: Final = 1

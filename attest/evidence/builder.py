@@ -10,7 +10,7 @@ from attest.cose import Signer
 from attest.evidence.claims import Evidence, qualifying_data
 from attest.evidence.errors import EvidenceError
 from attest.evidence.record import parse_record
-from attest.evidence.structures import Ak, Quote, composite_digest, parse_quote
+from attest.structures import Ak, Quote, composite_digest, parse_quote
 
 _ATTEMPTS: Final = 3  # an extend between quote and read is rare; twice in a row is something else
 

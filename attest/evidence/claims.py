@@ -14,7 +14,7 @@ from typing import Final
 from attest import cbor, cose
 from attest.boot.eventlog import MAX_LOG_BYTES
 from attest.evidence.errors import EvidenceError
-from attest.evidence.structures import DIGEST_BYTES, PCR_COUNT
+from attest.structures import DIGEST_BYTES, PCR_COUNT
 
 CONTENT_TYPE: Final = "application/vnd.sits.evidence+cbor"
 PROFILE: Final = "urn:sits:evidence:1"

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from attest.evidence.errors import EnrolError
-from attest.evidence.structures import RsaPublic, tpm2b, u32
+from attest.structures import RsaPublic, tpm2b, u32
 
 SECRET_BYTES: Final = 32
 _SEED_BYTES: Final = 32  # size of the EK's name algorithm digest

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ObjectIdentifier, verification
 
 from attest.evidence.errors import EnrolError
-from attest.evidence.structures import RsaPublic
+from attest.structures import RsaPublic
 
 _EK_USAGE: Final = ObjectIdentifier("2.23.133.8.1")
 _MANUFACTURER: Final = ObjectIdentifier("2.23.133.2.1")

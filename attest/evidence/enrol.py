@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from attest import structures
 from attest.cose import Signer
-from attest.evidence import structures
 from attest.evidence.credential import SECRET_BYTES, Credential, make_credential
 from attest.evidence.ekcert import EkIdentity, check_ek
 from attest.evidence.errors import EnrolError
 from attest.evidence.record import DeviceRecord
-from attest.evidence.structures import AK_ATTRIBUTES, EK_ATTRIBUTES, EK_POLICY, Ak, Ek
+from attest.structures import AK_ATTRIBUTES, EK_ATTRIBUTES, EK_POLICY, Ak, Ek
 
 
 class EnrollingTpm(Protocol):

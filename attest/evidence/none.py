@@ -11,8 +11,8 @@ from typing import Final
 from attest import cbor, cose
 from attest.errors import AttestError
 from attest.evidence import claims
-from attest.evidence.structures import DIGEST_BYTES
 from attest.evidence.verdict import Checklist, Verdict
+from attest.structures import DIGEST_BYTES
 
 CONTENT_TYPE: Final = "application/vnd.sits.evidence-none+cbor"
 PROFILE: Final = "urn:sits:evidence-none:1"

@@ -8,7 +8,7 @@ from typing import Final
 
 from attest import cbor, cose
 from attest.evidence.errors import EnrolError
-from attest.evidence.structures import object_name, parse_ecc_public
+from attest.structures import object_name, parse_ecc_public
 
 CONTENT_TYPE: Final = "application/vnd.sits.device-record+cbor"
 FORMAT: Final = 1

@@ -37,16 +37,15 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from attest import cose
+from attest import cose, structures
 from attest.boot import eventlog
 from attest.boot.eventlog import EventLog
 from attest.boot.policy import BootPolicy, BootState, parse_policy
 from attest.errors import AttestError
-from attest.evidence import structures
 from attest.evidence.claims import Evidence, parse_evidence, qualifying_data
 from attest.evidence.record import DeviceRecord, parse_record
-from attest.evidence.structures import AK_ATTRIBUTES, GENERATED, QuoteInfo, StructureError
 from attest.evidence.verdict import Check, Checklist, Verdict
+from attest.structures import AK_ATTRIBUTES, GENERATED, QuoteInfo, StructureError
 
 __all__ = ["CHECKS", "Check", "Verdict", "verify_evidence"]
 
@@ -196,7 +195,7 @@ def _check_quote(
         deployment_digest=evidence.deployment_digest,
     )
     ok = quote.extra_data == expected_data
-    checks.judge("quote-qualifying", ok, found=quote.extra_data.hex(), expected=expected_data.hex())
+    checks.judge("quote-qualifying", ok, found=quote.extra_data.hex() or "nothing", expected=expected_data.hex())
     return quote
 
 

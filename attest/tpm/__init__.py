@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attest.evidence.structures import Ak, Ek, Quote
+from attest.structures import Ak, Ek, Quote
 from attest.tpm.choice import TpmChoice, find_tcti
 from attest.tpm.errors import TpmDeadline, TpmError, TpmLost, TpmMissing
 from attest.tpm.swtpm import Swtpm

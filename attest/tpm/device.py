@@ -32,7 +32,7 @@ from tpm2_pytss.types import (
     TPMU_HA,
 )
 
-from attest.evidence.structures import (
+from attest.structures import (
     DIGEST_BYTES,
     PCR_COUNT,
     RH_ENDORSEMENT,

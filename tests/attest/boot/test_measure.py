@@ -11,7 +11,7 @@ from attest.boot import eventlog, measure
 from attest.boot.errors import MeasureError
 from attest.boot.eventlog import Event, EventLog, text_event
 from attest.boot.measure import SOFTWARE_PCRS, SystemState, measure_software
-from attest.evidence.structures import extend
+from attest.structures import extend
 from attest.tpm import Swtpm, TpmDevice
 
 STATE = SystemState("Linux 6.1 x86_64", "quiet", {"attest": b"\1" * 32, "sitsedge": b"\2" * 32})

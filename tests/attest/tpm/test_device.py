@@ -17,7 +17,7 @@ import pytest
 from tpm2_pytss import ESAPI, TPM2B_PUBLIC
 from tpm2_pytss.constants import ESYS_TR
 
-from attest.evidence import structures
+from attest import structures
 from attest.tpm import Swtpm, TpmDeadline, TpmDevice, TpmError, TpmLost, TpmMissing
 from attest.tpm.device import AK_FIRST_HANDLE, EK_HANDLE
 from attest.tpm.nv import split_der
