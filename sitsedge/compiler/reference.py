@@ -63,21 +63,27 @@ class IntegerLayer:
         low: object | None = None,
         high: object | None = None,
     ) -> IntegerLayer:
-        """Validate every number format; raises ``QuantiseError`` with code ``integer-format``."""
+        """Validate every number format; raises ``QuantiseError`` with code ``integer-format``.
+
+        ``low`` and ``high`` count for ``clamp`` only; for the others they follow from the activation.
+        """
         matrix = _frozen(weights)
         if matrix.ndim != 2 or 0 in matrix.shape:
             raise QuantiseError("integer-format", found="weights that are no matrix", expected="a matrix")
         outputs, inputs = matrix.shape
         if activation not in ("none", "relu", "clamp"):
             raise QuantiseError("integer-format", found=f"activation {activation!r}", expected="none, relu or clamp")
-        low = INT32_MIN if low is None else low
+        if activation != "clamp" or low is None:
+            low = 0 if activation == "relu" else INT32_MIN
+        if activation != "clamp" or high is None:
+            high = INT32_MAX
         layer = cls(
             weights=matrix,
             bias=_frozen(np.broadcast_to(_frozen(bias), (outputs,))),
             in_shift=_frozen(np.broadcast_to(_frozen(0 if in_shift is None else in_shift), (inputs,))),
             shift=_frozen(np.broadcast_to(_frozen(shift), (outputs,))),
-            low=_frozen(np.broadcast_to(_frozen(0 if activation == "relu" else low), (outputs,))),
-            high=_frozen(np.broadcast_to(_frozen(INT32_MAX if high is None else high), (outputs,))),
+            low=_frozen(np.broadcast_to(_frozen(low), (outputs,))),
+            high=_frozen(np.broadcast_to(_frozen(high), (outputs,))),
             activation=activation,
         )
         layer._check()
