@@ -255,6 +255,13 @@ class _Importer:
         name = node.input[index] if index < len(node.input) else ""
         if not name and not required:
             return None
+        if name in self._names and name not in self._constants and name != self._current:
+            raise OnnxImportError(
+                "branch",
+                found=f"input {index} is {name!r}, an earlier tensor of the chain",
+                expected="a constant",
+                hint="skip connections and parallel branches are not compiled",
+            )
         if name not in self._constants:
             raise OnnxImportError(
                 "not-constant",
