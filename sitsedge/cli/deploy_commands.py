@@ -1,0 +1,118 @@
+"""``sitsctl deploy``: verify, start, watch, stop."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from sitsedge.cli.common import StateOption
+from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
+from sitsedge.supervisor.prepare import check_mode, check_ports, load_files
+from sitsedge.supervisor.session import BootVerdict, Session, SessionOptions
+from sitsedge.supervisor.state import state_dir_of
+
+POLL_S = 0.2
+MODES = ("tpm2", "none")
+
+ConfigArgument = Annotated[Path, typer.Option("--config", help="deployment file")]
+ModeOption = Annotated[str, typer.Option("--attestation-mode", help="tpm2, or none in a development profile")]
+VerifyOption = Annotated[bool, typer.Option("--verify-on-boot", help="true or false", parser=lambda text: _truth(text))]
+
+
+def _truth(text: Any) -> bool:
+    if isinstance(text, bool):
+        return text
+    if str(text).lower() in ("true", "false"):
+        return str(text).lower() == "true"
+    raise typer.BadParameter(f"{text!r} is neither true nor false")
+
+
+def deploy(
+    config: ConfigArgument,
+    attestation_mode: ModeOption = "tpm2",
+    verify_on_boot: VerifyOption = True,
+    state_dir: StateOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="check files, ports and module; start nothing")] = False,
+    for_seconds: Annotated[float | None, typer.Option("--for", help="stop after this many seconds")] = None,
+    output: Output = OutputOption,
+) -> None:
+    """Attest the machine, print the Verified line, start the processes, and keep them until Ctrl-C or SIGTERM."""
+    if attestation_mode not in MODES:
+        complain(f"--attestation-mode {attestation_mode}", f"one of {', '.join(MODES)}")
+        raise typer.Exit(Exit.USAGE)
+    with reported(output):
+        if dry_run:
+            _dry_run(config, attestation_mode, output)
+            return
+        deployment, _, _ = load_files(config)
+        options = SessionOptions(attestation_mode=attestation_mode, verify_on_boot=verify_on_boot)
+        state = state_dir_of(deployment, state_dir)
+        stop = StopFlag()
+        with Session(config, state, options, say=note) as session:
+            session.prepare()
+            verdict = session.verify_boot() if verify_on_boot else None
+            show_verdict(output, verdict)
+            session.start()
+            note(f"running; state in {state.root}; stop with Ctrl-C")
+            run_until(session, stop, for_seconds)
+            note("stopping: the plant goes to MAN with the last applied value")
+
+
+class StopFlag:
+    """Turns SIGINT and SIGTERM into an orderly end; a second signal changes nothing."""
+
+    def __init__(self) -> None:
+        self.set = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, _: int, __: FrameType | None) -> None:
+        self.set = True
+
+
+def run_until(session: Session, stop: StopFlag, seconds: float | None) -> None:
+    """Until a signal, the end of ``seconds``, or the death of a process (raised as ``ChildError``)."""
+    end = None if seconds is None else time.monotonic() + seconds
+    while not stop.set and (end is None or time.monotonic() < end):
+        session.check()
+        time.sleep(POLL_S)
+
+
+def show_verdict(output: Output, verdict: BootVerdict | None) -> None:
+    """The line of architecture §10, or the same as one JSON object."""
+    if verdict is None:
+        emit(output, {"verified": None}, lambda: print("Verified: [NOT CHECKED] (--verify-on-boot false)", flush=True))
+        return
+    data = {
+        "verified": verdict.ok,
+        "line": verdict.line,
+        "checks": [
+            {"number": c.number, "name": c.name, "ok": c.ok, "found": c.found, "expected": c.expected}
+            for c in verdict.checks
+        ],
+    }
+    emit(output, data, lambda: print(verdict.line, flush=True))
+
+
+def _dry_run(config: Path, attestation_mode: str, output: Output) -> None:
+    deployment, gate, _ = load_files(config)
+    check_mode(deployment, attestation_mode)
+    check_ports(deployment, gate)
+    steps = [
+        f"deployment {deployment.name} ({deployment.profile}), mode {deployment.mode.initial}",
+        f"source {deployment.source.protocol} with {len(deployment.field_names)} fields",
+        f"attestation {attestation_mode}, simulated TPM {'allowed' if deployment.attestation.allow_simulated else 'refused'}",
+        f"proof {deployment.cycle.proof}, PLC {'none' if gate.plc is None else gate.plc.endpoint}",
+    ]
+
+    def text() -> None:
+        for step in steps:
+            print(step)
+        print("the files are valid and the ports are free; nothing was started")
+
+    emit(output, {"ok": True, "started": False, "steps": steps}, text)

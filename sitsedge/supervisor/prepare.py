@@ -1,0 +1,301 @@
+"""Everything that must be true before a process starts: keys, certificates, module, TPM, enrolment, boot policy.
+
+In the development profile what is missing is made here and said; a production profile only checks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from attest.boot import eventlog, measure
+from attest.boot.policy import Mismatch, make_policy, parse_policy, reference_state
+from attest.command import GateKey
+from attest.evidence.enrol import enrol_locally
+from attest.ledger.anchors import write_anchors
+from attest.tpm import Swtpm, TpmChoice, TpmDevice, find_tcti
+from fieldbus.opcua import Identity, TrustList, create_identity, load_identity
+from sitsedge.compiler import build
+from sitsedge.config import Deployment, GateFile, load_deployment, load_gate_file
+from sitsedge.config.consistency import check
+from sitsedge.config.deployment import UadpSource, deployment_digest
+from sitsedge.errors import SitsError
+from sitsedge.gate.main import device_origin, gate_origin
+from sitsedge.gate.rules import gate_rules
+from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
+from sitsedge.supervisor.keys import ensure_key, signing_key
+from sitsedge.supervisor.state import StateDir
+
+NS_PER_S = 1_000_000_000
+DAY_S = 86_400
+BUILD_RECORD = ".built-from.json"
+CLOCK_SLACK_S = 3600  # a policy begins this much earlier: the verifier's clock may be behind
+
+log = logging.getLogger(__name__)
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What a deployment starts with. ``swtpm`` is running where the TPM is simulated."""
+
+    path: Path
+    deployment: Deployment
+    gate: GateFile
+    state: StateDir
+    bundle: Bundle
+    deployment_digest: bytes
+    attestation_mode: str
+    tpm: TpmChoice | None
+    swtpm: Swtpm | None
+    gate_key: GateKey
+    policy_public: bytes
+
+
+def load_files(path: Path) -> tuple[Deployment, GateFile, Path]:
+    """Both files, read and checked. Raises ``ConfigError``."""
+    deployment = load_deployment(path)
+    gate_path = path.parent / deployment.gate_file
+    return deployment, load_gate_file(gate_path), gate_path
+
+
+def check_mode(deployment: Deployment, attestation_mode: str) -> None:
+    """``none`` is for development only. Raises :class:`SitsError` ``attestation-mode``."""
+    if attestation_mode == "none" and deployment.profile != "development":
+        raise SitsError(
+            "attestation-mode",
+            found="--attestation-mode none with a production profile",
+            expected="tpm2",
+            hint="without attestation nobody can tell which machine signed a command",
+        )
+
+
+def check_ports(deployment: Deployment, gate: GateFile) -> None:
+    """The ports this deployment will listen on must be free. Raises :class:`SitsError` ``port-in-use``."""
+    wanted: list[tuple[int, str, int]] = []
+    if isinstance(deployment.source, UadpSource):
+        if int(deployment.source.address.split(".")[0]) < 224:
+            wanted.append((socket.SOCK_DGRAM, deployment.source.address, deployment.source.port))
+    else:
+        wanted.append((socket.SOCK_DGRAM, "127.0.0.1", deployment.source.bridge_port))
+    if deployment.simulation is not None:
+        endpoint = gate.plc.endpoint if gate.plc is not None else getattr(deployment.source, "endpoint", "")
+        url = urlsplit(endpoint)
+        if url.hostname and url.port:
+            wanted.append((socket.SOCK_STREAM, url.hostname, url.port))
+    for kind, address, port in wanted:
+        with socket.socket(socket.AF_INET, kind) as probe:
+            if kind == socket.SOCK_STREAM:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, port))
+            except OSError as error:
+                name = "TCP" if kind == socket.SOCK_STREAM else "UDP"
+                raise SitsError(
+                    "port-in-use",
+                    found=f"{name} {address}:{port}: {error.strerror}",
+                    expected="a free port",
+                    hint="stop the other program (perhaps another deployment) or change the port in the file",
+                ) from error
+
+
+def prepare(path: Path, state: StateDir, attestation_mode: str, *, say: Say) -> Prepared:
+    """Make or check everything; on return a simulated TPM, where one is used, is running and measured.
+
+    Raises ``ConfigError``, ``SitsError``, ``AttestError`` or ``FieldbusError``; then nothing is left running.
+    """
+    deployment, gate, gate_path = load_files(path)
+    check_mode(deployment, attestation_mode)
+    check_ports(deployment, gate)
+    state.create()
+    development = deployment.profile == "development"
+    keys, trust = state.keys, state.trust
+    ensure_key(keys / "publisher.key", trust / "publisher.pub", may_create=development, what="publisher")
+    policy_key = ensure_key(keys / "policy.key", trust / "policy.pub", may_create=development, what="boot policy")
+    gate_key = ensure_key(keys / "gate.key", trust / "gate.pub", may_create=development, what="gate")
+    _certificates(deployment, gate, state)
+    bundle = ensure_module(deployment, path, state, say=say)
+    check(deployment, path, gate, gate_path, bundle.config)
+    prepared = Prepared(
+        path=path,
+        deployment=deployment,
+        gate=gate,
+        state=state,
+        bundle=bundle,
+        deployment_digest=deployment_digest(path),
+        attestation_mode=attestation_mode,
+        tpm=None,
+        swtpm=None,
+        gate_key=gate_key,
+        policy_public=policy_key.public,
+    )
+    try:
+        if attestation_mode != "none":
+            _trusted_boot(prepared, policy_key, say=say)
+        _anchors(prepared)
+    except BaseException:
+        if prepared.swtpm is not None:
+            prepared.swtpm.stop()
+        raise
+    return prepared
+
+
+def _certificates(deployment: Deployment, gate: GateFile, state: StateDir) -> None:
+    """Application certificates of gate, bridge, PLC and operator; a development profile makes its own."""
+    names = []
+    if gate.plc is not None:
+        names += ["gate", "plc", "operator"]
+    if deployment.source.protocol == "opcua":
+        names += ["bridge", "server"]
+    for name in names:
+        identity = _identity(deployment, state, name)
+        folders = {
+            "gate": ("plc-trusted", "plc-gate"),
+            "operator": ("plc-trusted", "plc-operator"),
+            "bridge": ("server-trusted",),
+        }
+        for folder in folders.get(name, ()):
+            TrustList(state.pki / folder).add(identity.certificate)
+
+
+def _identity(deployment: Deployment, state: StateDir, name: str) -> Identity:
+    certificate, key = state.pki / f"{name}.der", state.pki / f"{name}.key.pem"
+    if not certificate.exists() and not key.exists() and deployment.profile == "development":
+        uri = f"urn:sits-edge:{deployment.name}:{name}"
+        return create_identity(state.pki, name, application_uri=uri, hosts=("127.0.0.1", "localhost"))
+    return load_identity(certificate, key)
+
+
+def ensure_module(deployment: Deployment, path: Path, state: StateDir, *, say: Say) -> Bundle:
+    """The active module: imported from a bundle, or built from the ONNX file when its sources changed."""
+    trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
+    store = ModuleStore(state.modules, trust)
+    model, base = deployment.model, path.parent
+    if model.bundle is not None:
+        return store.activate(store.import_bundle(base / model.bundle))
+    assert model.onnx is not None
+    assert model.calibration is not None
+    assert model.limits is not None
+    sources = [base / model.onnx, base / model.calibration, base / model.limits]
+    stamp = {source.name: hashlib.sha256(source.read_bytes()).hexdigest() for source in sources}
+    record = state.modules / BUILD_RECORD
+    if record.exists() and store.active() is not None and json.loads(record.read_text()) == stamp:
+        return store.load_active()
+    say(f"building the module from {model.onnx}: integer graph, WASM, circuit, keys, report")
+    work = Path(tempfile.mkdtemp(prefix=".build-", dir=state.root))
+    try:
+        onnx, calibration, limits = sources
+        publisher = signing_key(state.keys / "publisher.key")
+        result = build(onnx, calibration, limits, work / "bundle", signer=publisher, name=deployment.name)
+        bundle = store.activate(store.import_bundle(result.path))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    record.write_text(json.dumps(stamp))
+    return bundle
+
+
+def _trusted_boot(prepared: Prepared, policy_key: GateKey, *, say: Say) -> None:
+    """TPM, measurement, enrolment and policy, in this order."""
+    deployment, state = prepared.deployment, prepared.state
+    rules = deployment.attestation
+    prepared.tpm = find_tcti(rules.tpm, allow_simulated=rules.allow_simulated, state_dir=state.tpm)
+    if prepared.tpm.kind == "swtpm":
+        say("starting a simulated TPM (swtpm): it shows the protocol, it protects nothing")
+        prepared.swtpm = Swtpm(state.tpm)
+        prepared.swtpm.start()
+        prepared.swtpm.export_ca(state.trust / "tpm-ca")
+    with TpmDevice(prepared.tpm.tcti) as tpm:
+        firmware = measure.read_firmware_log() if prepared.tpm.kind == "hardware" else None
+        encoded = measure.measure_software(tpm, log_path=state.event_log, firmware_log=firmware)
+        if not state.event_log.exists():
+            state.event_log.write_bytes(encoded)
+        _enrol(tpm, prepared, policy_key, say=say)
+        _boot_policy(tpm, eventlog.parse(encoded), prepared, policy_key, say=say)
+
+
+def _enrol(tpm: TpmDevice, prepared: Prepared, policy_key: GateKey, *, say: Say) -> None:
+    record = prepared.state.trust / "device-record.cbor"
+    if record.exists():
+        return
+    if prepared.deployment.profile != "development":
+        raise SitsError(
+            "not-enrolled",
+            found="no device record",
+            expected="an enrolled device",
+            hint="run sitsctl attest enroll with the person who holds the policy key",
+        )
+    say("enrolling this device: EK certificate, credential activation, device record")
+    roots = [path.read_bytes() for path in sorted((prepared.state.trust / "tpm-ca").glob("*.pem"))]
+    data = enrol_locally(
+        tpm,
+        policy_signer=policy_key,
+        ca_roots=roots,
+        device_id=prepared.deployment.device_id,
+        enrolled_by="development profile",
+        now_ns=time.time_ns(),
+    )
+    record.write_bytes(data)
+
+
+def _boot_policy(
+    tpm: TpmDevice, events: eventlog.EventLog, prepared: Prepared, policy_key: GateKey, *, say: Say
+) -> None:
+    """Keep an existing policy; a development profile approves what it just measured when its software changed."""
+    path = prepared.state.trust / "boot-policy.cose"
+    values = tpm.read_pcrs(measure.QUOTED_PCRS)
+    version = 1
+    if path.exists():
+        policy, _ = parse_policy(path.read_bytes())
+        if prepared.deployment.profile != "development" or not isinstance(policy.match(values, events), Mismatch):
+            return
+        version = policy.version + 1
+        say("this machine's software changed since the last approved boot: approving it again (development profile)")
+    elif prepared.deployment.profile != "development":
+        raise SitsError(
+            "no-boot-policy",
+            found="no boot policy",
+            expected="one signed by the plant",
+            hint="sitsctl attest policy make",
+        )
+    now_ns = time.time_ns()
+    state = reference_state("development reference boot", log=events, values=values, pcrs=measure.QUOTED_PCRS)
+    policy = make_policy(
+        name=f"{prepared.deployment.name}-boot",
+        version=version,
+        states=[state],
+        not_before_ns=now_ns - CLOCK_SLACK_S * NS_PER_S,
+        not_after_ns=now_ns + prepared.deployment.attestation.policy_days * DAY_S * NS_PER_S,
+        tpm_kinds=["hardware", "swtpm"] if prepared.deployment.attestation.allow_simulated else ["hardware"],
+    )
+    path.write_bytes(policy.sign(policy_key))
+
+
+def _anchors(prepared: Prepared) -> None:
+    state, deployment = prepared.state, prepared.deployment
+    tpm = prepared.attestation_mode != "none"
+    write_anchors(
+        state.anchors,
+        profile=deployment.profile,
+        gate_id=deployment.gate_id,
+        device_id=deployment.device_id,
+        gate_origin=gate_origin(deployment),
+        device_origin=device_origin(deployment),
+        gate_public=prepared.gate_key.public,
+        policy_public=prepared.policy_public,
+        module_digest=prepared.bundle.digest,
+        deployment_digest=prepared.deployment_digest,
+        rules=gate_rules(prepared.gate, deployment, prepared.bundle.config),
+        verification_key=prepared.bundle.verification_key if prepared.gate.proof == "inline" else None,
+        development_key=prepared.bundle.config.proof.development,
+        device_record=(state.trust / "device-record.cbor").read_bytes() if tpm else None,
+        boot_policy=(state.trust / "boot-policy.cose").read_bytes() if tpm else None,
+    )

@@ -1,0 +1,288 @@
+"""One running deployment: prepared, verified, started; stopped in the order that leaves the plant in MAN."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from attest.command import SessionKey
+from attest.evidence.verdict import Check, Verdict
+from sitsedge.config.deployment import OpcUaSource, RollingMillPlant, UadpSource
+from sitsedge.errors import SitsError
+from sitsedge.gate.main import evidence_verifier
+from sitsedge.loop.epoch import AttestationSetup, make_evidence
+from sitsedge.supervisor.children import Children
+from sitsedge.supervisor.prepare import Prepared, prepare
+from sitsedge.supervisor.state import StateDir
+from sitsedge.telemetry import Snapshot, read_snapshot
+
+FAILED_MARK = "attestation-failed"
+FIRST_COMMAND_TIMEOUT_S = 30.0
+POLL_S = 0.05
+NONCE_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class BootVerdict:
+    """The outcome of ``--verify-on-boot``; ``verdict`` is ``None`` in attestation mode ``none``."""
+
+    verdict: Verdict | None
+    line: str
+    ok: bool
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        return self.verdict.checks if self.verdict is not None else ()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """How a deployment is started; the overrides exist for demonstrations with an attacker in between."""
+
+    attestation_mode: str = "tpm2"
+    verify_on_boot: bool = True
+    gate_socket: Path | None = None
+    publish_port: int | None = None
+
+
+class Session:
+    """Use as a context manager: on leaving, everything that was started is stopped."""
+
+    def __init__(self, path: Path, state: StateDir, options: SessionOptions, *, say: Callable[[str], None]) -> None:
+        self.path = path
+        self.state = state
+        self.options = options
+        self._say = say
+        self._children = Children(state.run, state.logs)
+        self.prepared: Prepared | None = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def prepare(self) -> Prepared:
+        """Everything before the first process. Raises as :func:`sitsedge.supervisor.prepare.prepare`."""
+        self.prepared = prepare(self.path.absolute(), self.state, self.options.attestation_mode, say=self._say)
+        return self.prepared
+
+    def verify_boot(self) -> BootVerdict:
+        """Quote and verify once, as the gate will; a failure caps the mode at ADVISORY."""
+        prepared = self._ready()
+        mark = self.state.run / FAILED_MARK
+        mark.unlink(missing_ok=True)
+        if self.options.attestation_mode == "none":
+            return BootVerdict(None, _line_without_attestation(prepared), ok=False)
+        key, nonce = SessionKey.generate(), os.urandom(NONCE_BYTES)
+        try:
+            evidence = make_evidence(self.attestation_setup(), key=key, nonce=nonce)
+        finally:
+            key.erase()
+        verify = evidence_verifier(
+            self.state,
+            prepared.deployment,
+            "tpm2",
+            module=prepared.bundle.digest,
+            deployed=prepared.deployment_digest,
+        )
+        verdict = verify(evidence, nonce, time.time_ns(), None)
+        if not verdict.ok:
+            failed = verdict.failed
+            mark.write_text("no checks" if failed is None else f"{failed.name}: {failed.found}")
+        return BootVerdict(verdict, _line(prepared, verdict), ok=verdict.ok)
+
+    def attestation_setup(self) -> AttestationSetup:
+        """What the loop process will attest with."""
+        prepared = self._ready()
+        tpm = prepared.tpm
+        return AttestationSetup(
+            mode=prepared.attestation_mode,
+            device_id=prepared.deployment.device_id,
+            gate_id=prepared.deployment.gate_id,
+            module_digest=prepared.bundle.digest,
+            deployment_digest=prepared.deployment_digest,
+            gate_socket=self.state.gate_socket,
+            ledger=self.state.device_ledger,
+            tcti=None if tpm is None else tpm.tcti,
+            record=b"" if tpm is None else (self.state.trust / "device-record.cbor").read_bytes(),
+            event_log=self.state.event_log,
+        )
+
+    def start(self) -> None:
+        """Plant (where simulated), gate, loop, bridge. Raises ``ChildError``; then call ``stop``."""
+        prepared = self._ready()
+        arguments = ["--config", str(prepared.path), "--state-dir", str(self.state.root)]
+        arguments += ["--attestation-mode", prepared.attestation_mode]
+        if isinstance(prepared.deployment.simulation, RollingMillPlant):
+            self._say("starting the simulated mill and its PLC")
+            config = self._write_plant_config(prepared, prepared.deployment.simulation)
+            self._children.start("plant", "sitsedge.plant", ["--config", str(config)])
+        self._say("starting the gate")
+        self._children.start("gate", "sitsedge.gate.main", arguments)
+        self._say("starting the loop")
+        loop_arguments = [*arguments]
+        if prepared.tpm is not None:
+            loop_arguments += ["--tcti", prepared.tpm.tcti]
+        if self.options.gate_socket is not None:
+            loop_arguments += ["--gate-socket", str(self.options.gate_socket)]
+        self._children.start("sitsd", "sitsedge.loop.main", loop_arguments)
+        if isinstance(prepared.deployment.source, OpcUaSource):
+            self._say("starting the bridge")
+            config = self._write_bridge_config(prepared.deployment.source)
+            self._children.start("bridge", "sitsedge.bridge.main", ["--config", str(config)])
+
+    def check(self) -> None:
+        """Raise ``ChildError`` when a process ended by itself."""
+        self._children.check()
+
+    def wait_for_commands(self, count: int, *, timeout_s: float = FIRST_COMMAND_TIMEOUT_S) -> None:
+        """Until the loop had ``count`` accepted commands. Raises :class:`SitsError` ``no-commands``."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            self.check()
+            snapshot = self.loop_snapshot()
+            if snapshot is not None and int(snapshot.data.get("accepted", 0)) >= count:
+                return
+            time.sleep(POLL_S)
+        snapshot = self.loop_snapshot()
+        refused = snapshot.data.get("refused") if snapshot is not None else None
+        raise SitsError(
+            "no-commands",
+            found=f"fewer than {count} accepted commands in {timeout_s:.0f} s (refused: {refused})",
+            expected="a running loop",
+            hint=f"see sitsd.log and gate.log in {self.state.logs}",
+        )
+
+    def loop_snapshot(self) -> Snapshot | None:
+        """What the loop last said."""
+        return read_snapshot(self.state.run, "sitsd")
+
+    def stop(self) -> None:
+        """Loop first, then gate (it puts the PLC in MAN), plant last, TPM at the very end."""
+        for name in ("bridge", "sitsd", "gate", "plant"):
+            self._children.stop(name)
+        self._children.stop_all()
+        if self.prepared is not None and self.prepared.swtpm is not None:
+            self.prepared.swtpm.stop()
+
+    def restart_tpm(self) -> None:
+        """Power-cycle a simulated TPM and measure again: what a reboot would do."""
+        prepared = self._ready()
+        if prepared.swtpm is None or prepared.tpm is None:
+            raise SitsError("tpm-hardware", found="a hardware TPM", expected="a simulated one", hint="reboot instead")
+        from attest.boot import measure
+        from attest.tpm import TpmDevice
+
+        prepared.swtpm.stop()
+        prepared.swtpm.start()
+        with TpmDevice(prepared.tpm.tcti) as tpm:
+            measure.measure_software(tpm, log_path=self.state.event_log)
+
+    def _ready(self) -> Prepared:
+        assert self.prepared is not None, "prepare first"
+        return self.prepared
+
+    def _write_plant_config(self, prepared: Prepared, plant: RollingMillPlant) -> Path:
+        source = prepared.deployment.source
+        assert isinstance(source, UadpSource)
+        assert prepared.gate.plc is not None
+        pki = self.state.pki
+        config: dict[str, Any] = {
+            "version": 1,
+            "seed": plant.seed,
+            "publish": {
+                "address": source.address,
+                "port": self.options.publish_port or source.port,
+                "hz": plant.publish_hz,
+                "publisher_id": source.publisher_id,
+                "writer_group_id": source.writer_group_id,
+                "data_set_writer_id": source.data_set_writer_id,
+            },
+            "opcua": {
+                "endpoint": prepared.gate.plc.endpoint,
+                "certificate": str(pki / "plc.der"),
+                "private_key": str(pki / "plc.key.pem"),
+                "trusted": str(pki / "plc-trusted"),
+                "gate": str(pki / "plc-gate"),
+                "operator": str(pki / "plc-operator"),
+            },
+            "run_dir": str(self.state.run),
+            "log_dir": str(self.state.logs),
+            "record": str(self.state.run / "plant-record.npz"),
+        }
+        return self._write("plant-config.json", config)
+
+    def _write_bridge_config(self, source: OpcUaSource) -> Path:
+        pki = self.state.pki
+        prepared = self._ready()
+        config: dict[str, Any] = {
+            "version": 1,
+            "endpoint": source.endpoint,
+            "namespace": source.namespace,
+            "certificate": str(pki / "bridge.der"),
+            "private_key": str(pki / "bridge.key.pem"),
+            "server_certificate": str(pki / "server.der"),
+            "tags": [{"name": tag.name, "path": tag.path} for tag in source.tags],
+            "publishing_interval_ms": source.publishing_interval_ms,
+            "source_age_ms_max": prepared.deployment.timing.source_age_ms_max,
+            "send_to": {"port": source.bridge_port},
+            "run_dir": str(self.state.run),
+            "log_dir": str(self.state.logs),
+        }
+        return self._write("bridge-config.json", config)
+
+    def _write(self, name: str, config: dict[str, Any]) -> Path:
+        path = self.state.run / name
+        path.write_text(json.dumps(config, indent=1), encoding="utf-8")
+        return path
+
+
+def _line(prepared: Prepared, verdict: Verdict) -> str:
+    """The summary line; ``OK`` only when every check was made and passed."""
+    assert prepared.tpm is not None
+    fields = [
+        f"DeviceID={_handle(prepared)}",
+        f"ModelSHA256={prepared.bundle.digest.hex()}",
+    ]
+    if verdict.ok:
+        fields += [
+            "PolicySig=valid",
+            f"BootPolicy={verdict.policy_name} v{verdict.policy_version} ({verdict.boot_state})",
+        ]
+        fields.append(f"AK={verdict.ak_name.hex()}")
+        head = "Verified: [OK]"
+    else:
+        failed = verdict.failed
+        signature = next((check for check in verdict.checks if check.name == "boot-policy-signature"), None)
+        fields.append(f"PolicySig={'valid' if signature is not None and signature.ok else 'invalid'}")
+        fields.append(f"Failed={'no checks' if failed is None else f'{failed.name} ({failed.found})'}")
+        fields.append("Mode<=ADVISORY")
+        head = "Verified: [FAILED]"
+    fields += [f"TPM={prepared.tpm.kind}", f"Device={prepared.deployment.device_id}"]
+    fields.append(f"ProofKey={'development' if prepared.bundle.config.proof.development else 'ceremony'}")
+    fields.append(f"Profile={prepared.deployment.profile}")
+    return f"{head} {' | '.join(fields)}"
+
+
+def _line_without_attestation(prepared: Prepared) -> str:
+    return (
+        f"Verified: [NOT ATTESTED] DeviceID=none | ModelSHA256={prepared.bundle.digest.hex()} | PolicySig=none"
+        f" | TPM=none | Device={prepared.deployment.device_id} | Profile={prepared.deployment.profile}"
+    )
+
+
+def _handle(prepared: Prepared) -> str:
+    from attest.tpm import TpmDevice
+
+    assert prepared.tpm is not None
+    with TpmDevice(prepared.tpm.tcti) as tpm:
+        return f"TPM2:0x{tpm.ak().handle:08X}"
