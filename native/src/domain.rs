@@ -9,6 +9,7 @@ use ark_ff::{FftField, Field, PrimeField};
 
 use crate::error::{Error, Result};
 use crate::field::{inverse, pow};
+use crate::kernel::Scalar;
 
 /// Largest power of three dividing r − 1.
 const THREES_MAX: u32 = 2;
@@ -16,14 +17,14 @@ const THREES_MAX: u32 = 2;
 struct Stage {
     radix: usize,
     /// For each k in 0..m: ω^k, …, ω^{(radix−1)k} of this stage's root.
-    twiddles: Vec<Fr>,
+    twiddles: Vec<Scalar>,
 }
 
 struct Transform {
     stages: Vec<Stage>,
     /// Primitive cube and fourth root in this direction.
-    cube: Fr,
-    fourth: Fr,
+    cube: Scalar,
+    fourth: Scalar,
 }
 
 pub struct Domain {
@@ -34,7 +35,7 @@ pub struct Domain {
     inverse: Transform,
     forward: Transform,
     /// shift^i / size, applied between the two transforms.
-    scale: Vec<Fr>,
+    scale: Vec<Scalar>,
 }
 
 /// Smallest 2^a·3^b, b ≤ 2, that is at least `rows` (and at least 2).
@@ -71,7 +72,7 @@ impl Transform {
             for _ in 0..m {
                 let mut power = w;
                 for _ in 1..radix {
-                    twiddles.push(power);
+                    twiddles.push(Scalar::new(power));
                     power *= w;
                 }
                 w *= stage_root;
@@ -80,11 +81,11 @@ impl Transform {
             stage_root = pow(stage_root, radix as u64);
             length = m;
         }
-        Self { stages, cube: pow(root, size as u64 / 3), fourth: pow(root, size as u64 / 4) }
+        Self { stages, cube: Scalar::new(pow(root, size as u64 / 3)), fourth: Scalar::new(pow(root, size as u64 / 4)) }
     }
 
     /// Replaces `data` by its unscaled transform X_k = Σ x_j ω^{jk}, in natural order.
-    fn run(&self, data: &mut Vec<Fr>, scratch: &mut Vec<Fr>) {
+    fn run(&self, data: &mut Vec<Scalar>, scratch: &mut Vec<Scalar>) {
         let mut stride = 1;
         for stage in &self.stages {
             match stage.radix {
@@ -98,46 +99,46 @@ impl Transform {
     }
 }
 
-fn stage_2(x: &[Fr], y: &mut [Fr], stride: usize, twiddles: &[Fr]) {
+fn stage_2(x: &[Scalar], y: &mut [Scalar], stride: usize, twiddles: &[Scalar]) {
     let half = x.len() / 2;
     for (k, w) in twiddles.iter().enumerate() {
         for q in 0..stride {
             let (a, b) = (x[q + stride * k], x[q + stride * k + half]);
-            y[q + stride * 2 * k] = a + b;
-            y[q + stride * (2 * k + 1)] = (a - b) * w;
+            y[q + stride * 2 * k] = a.add(b);
+            y[q + stride * (2 * k + 1)] = a.sub(b).mul(*w);
         }
     }
 }
 
-fn stage_3(x: &[Fr], y: &mut [Fr], stride: usize, twiddles: &[Fr], cube: Fr) {
+fn stage_3(x: &[Scalar], y: &mut [Scalar], stride: usize, twiddles: &[Scalar], cube: Scalar) {
     let third = x.len() / 3;
     for (k, w) in twiddles.chunks_exact(2).enumerate() {
         for q in 0..stride {
             let at = q + stride * k;
             let (a, b, c) = (x[at], x[at + third], x[at + 2 * third]);
             // 1 + ω + ω² = 0 leaves one multiplication.
-            let turned = (b - c) * cube;
+            let turned = b.sub(c).mul(cube);
             let to = q + stride * 3 * k;
-            y[to] = a + b + c;
-            y[to + stride] = (a - c + turned) * w[0];
-            y[to + 2 * stride] = (a - b - turned) * w[1];
+            y[to] = a.add(b).add(c);
+            y[to + stride] = a.sub(c).add(turned).mul(w[0]);
+            y[to + 2 * stride] = a.sub(b).sub(turned).mul(w[1]);
         }
     }
 }
 
-fn stage_4(x: &[Fr], y: &mut [Fr], stride: usize, twiddles: &[Fr], fourth: Fr) {
+fn stage_4(x: &[Scalar], y: &mut [Scalar], stride: usize, twiddles: &[Scalar], fourth: Scalar) {
     let quarter = x.len() / 4;
     for (k, w) in twiddles.chunks_exact(3).enumerate() {
         for q in 0..stride {
             let at = q + stride * k;
             let (a, b, c, d) = (x[at], x[at + quarter], x[at + 2 * quarter], x[at + 3 * quarter]);
-            let (sum_ac, diff_ac, sum_bd) = (a + c, a - c, b + d);
-            let turned = (b - d) * fourth;
+            let (sum_ac, diff_ac, sum_bd) = (a.add(c), a.sub(c), b.add(d));
+            let turned = b.sub(d).mul(fourth);
             let to = q + stride * 4 * k;
-            y[to] = sum_ac + sum_bd;
-            y[to + stride] = (diff_ac + turned) * w[0];
-            y[to + 2 * stride] = (sum_ac - sum_bd) * w[1];
-            y[to + 3 * stride] = (diff_ac - turned) * w[2];
+            y[to] = sum_ac.add(sum_bd);
+            y[to + stride] = diff_ac.add(turned).mul(w[0]);
+            y[to + 2 * stride] = sum_ac.sub(sum_bd).mul(w[1]);
+            y[to + 3 * stride] = diff_ac.sub(turned).mul(w[2]);
         }
     }
 }
@@ -159,7 +160,8 @@ impl Domain {
         let root = Fr::GENERATOR.pow(exponent);
         let shift = Fr::GENERATOR;
         let size_inverse = inverse(size_fr)?;
-        let scale = std::iter::successors(Some(size_inverse), |s| Some(*s * shift)).take(size).collect();
+        let scale =
+            std::iter::successors(Some(size_inverse), |s| Some(*s * shift)).map(Scalar::new).take(size).collect();
         Ok(Self {
             size,
             root,
@@ -171,10 +173,10 @@ impl Domain {
     }
 
     /// Values on the domain → values of the same polynomial on the coset shift·⟨ω⟩.
-    pub fn to_coset(&self, values: &mut Vec<Fr>, scratch: &mut Vec<Fr>) {
+    pub fn to_coset(&self, values: &mut Vec<Scalar>, scratch: &mut Vec<Scalar>) {
         self.inverse.run(values, scratch);
         for (value, scale) in values.iter_mut().zip(&self.scale) {
-            *value *= scale;
+            *value = value.mul(*scale);
         }
         self.forward.run(values, scratch);
     }
@@ -225,13 +227,13 @@ mod tests {
         for size in [2, 3, 4, 6, 8, 9, 12, 18, 24, 36, 48, 72, 576] {
             let domain = Domain::new(size).unwrap();
             let values: Vec<Fr> = (0..size as u64).map(|i| pow(Fr::from(i + 3), 5)).collect();
-            let mut moved = values.clone();
-            domain.to_coset(&mut moved, &mut vec![Fr::from(0u64); size]);
+            let mut moved: Vec<Scalar> = values.iter().copied().map(Scalar::new).collect();
+            domain.to_coset(&mut moved, &mut vec![Scalar::ZERO; size]);
             for j in [0, 1, size / 2, size - 1] {
                 let x = domain.shift * pow(domain.root, j as u64);
                 let basis = domain.lagrange(x).unwrap();
                 let expected: Fr = basis.iter().zip(&values).map(|(l, v)| *l * v).sum();
-                assert_eq!(moved[j], expected, "size {size}, point {j}");
+                assert_eq!(moved[j].reduce(), expected, "size {size}, point {j}");
             }
         }
     }

@@ -5,12 +5,12 @@
 //! Digits are signed, scalars are first brought below r/2 in magnitude. Buckets are summed by a tree of batch-affine
 //! additions, and weighed as b = 2^l·hi + lo with one sum per hi and one per lo, again by trees.
 
-use ark_bn254::{Fq, Fr, G1Affine, G1Projective};
+use ark_bn254::{Fr, G1Affine, G1Projective};
 use ark_ec::{AdditiveGroup, CurveGroup};
 use ark_ff::{BigInt, PrimeField};
 
 use crate::error::{Error, Result};
-use crate::kernel::{add_pairs, Pair, Point, Ref, Scratch};
+use crate::kernel::{add_pairs, Pair, Point, Ref, Scalar, Scratch};
 
 /// Tables above this are refused: the largest network measured needs 60 MiB.
 pub const TABLE_BYTES_MAX: usize = 1 << 30;
@@ -21,8 +21,9 @@ const SCALAR_BITS: usize = 254;
 pub struct FixedMsm {
     window: usize,
     windows: usize,
+    offset: Wide,
     /// `table[i·windows + w]` = 2^(window·w)·P_i.
-    table: Vec<Point<Fq>>,
+    table: Vec<Point>,
     n_bases: usize,
 }
 
@@ -31,8 +32,8 @@ pub struct FixedMsm {
 pub struct MsmWork {
     digits: Vec<(u32, Ref)>,
     trees: Trees,
-    buckets: Vec<Point<Fq>>,
-    sums: Vec<Point<Fq>>,
+    buckets: Vec<Point>,
+    sums: Vec<Point>,
 }
 
 /// Window width with the fewest additions: n·windows into buckets, then each bucket twice.
@@ -44,7 +45,7 @@ impl FixedMsm {
     pub fn new(bases: &[G1Affine]) -> Result<Self> {
         let window = best_window(bases.len());
         let windows = SCALAR_BITS.div_ceil(window);
-        if bases.len() * windows * size_of::<Point<Fq>>() > TABLE_BYTES_MAX {
+        if bases.len() * windows * size_of::<Point>() > TABLE_BYTES_MAX {
             return Err(Error::new("circuit-limit", format!("tables over {TABLE_BYTES_MAX} bytes")));
         }
         let mut table = Vec::with_capacity(bases.len() * windows);
@@ -65,19 +66,19 @@ impl FixedMsm {
             }
             table.extend(G1Projective::normalize_batch(&run).iter().map(Point::from_affine));
         }
-        Ok(Self { window, windows, table, n_bases: bases.len() })
+        Ok(Self { window, windows, offset: signed_digit_offset(window, windows), table, n_bases: bases.len() })
     }
 
     pub fn table_bytes(&self) -> usize {
-        self.table.len() * size_of::<Point<Fq>>()
+        self.table.len() * size_of::<Point>()
     }
 
     /// Σ scalars[i]·P_i. `scalars` has one element per base.
-    pub fn run(&self, scalars: &[Fr], work: &mut MsmWork) -> G1Projective {
+    pub fn run(&self, scalars: &[Scalar], work: &mut MsmWork) -> G1Projective {
         debug_assert_eq!(scalars.len(), self.n_bases);
         work.digits.clear();
         for (i, scalar) in scalars.iter().enumerate() {
-            self.push_digits(i, *scalar, &mut work.digits);
+            self.push_digits(i, scalar.reduce(), &mut work.digits);
         }
         let n_buckets = (1usize << (self.window - 1)) + 1;
         work.trees.load(n_buckets, &work.digits);
@@ -85,24 +86,23 @@ impl FixedMsm {
         self.weigh(work)
     }
 
-    /// Signed digits in −2^(c−1) ≤ d ≤ 2^(c−1), least significant first; zero digits vanish.
+    /// Signed digits in −2^(c−1) ≤ d < 2^(c−1); zero digits vanish.
+    ///
+    /// Adding 2^(c−1) to every window first turns signed digits into plain ones, so there is no carry to follow.
     fn push_digits(&self, base: usize, scalar: Fr, out: &mut Vec<(u32, Ref)>) {
         let mut number = scalar.into_bigint();
         let negative = number > Fr::MODULUS_MINUS_ONE_DIV_TWO;
         if negative {
             number = (-scalar).into_bigint();
         }
-        let half = 1u32 << (self.window - 1);
-        let mut carry = 0;
+        let half = 1i32 << (self.window - 1);
+        let shifted = add_wide(&number, &self.offset);
         for w in 0..self.windows {
-            let digit = bits(&number, w * self.window, self.window) + carry;
-            carry = u32::from(digit > half);
-            let magnitude = if carry == 1 { 2 * half - digit } else { digit };
-            if magnitude != 0 {
-                out.push((magnitude, Ref::new(base * self.windows + w, negative != (carry == 1))));
+            let digit = bits(&shifted, w * self.window, self.window) as i32 - half;
+            if digit != 0 {
+                out.push((digit.unsigned_abs(), Ref::new(base * self.windows + w, negative != (digit < 0))));
             }
         }
-        debug_assert_eq!(carry, 0);
     }
 
     /// Σ b·bucket[b] with b = 2^l·hi + lo: sums per lo and per hi, then two short running sums.
@@ -130,21 +130,45 @@ impl FixedMsm {
 }
 
 /// Σ (i + 1)·points[i].
-fn running_sum(points: &[Point<Fq>]) -> G1Projective {
+fn running_sum(points: &[Point]) -> G1Projective {
     let (mut run, mut total) = (G1Projective::ZERO, G1Projective::ZERO);
     for point in points.iter().rev() {
-        run += point.to_affine::<ark_bn254::g1::Config>();
+        run += point.to_affine();
         total += run;
     }
     total
 }
 
-/// `count` ≤ 32 bits of `number` from bit `at`.
-fn bits(number: &BigInt<4>, at: usize, count: usize) -> u32 {
+/// Limbs of a shifted scalar, with one spare for reading past the end.
+type Wide = [u64; 6];
+
+fn add_wide(number: &BigInt<4>, offset: &Wide) -> Wide {
+    let mut out = *offset;
+    let mut carry = 0u128;
+    for (i, limb) in out.iter_mut().enumerate() {
+        let t = u128::from(*limb) + u128::from(number.0.get(i).copied().unwrap_or(0)) + carry;
+        *limb = t as u64;
+        carry = t >> 64;
+    }
+    out
+}
+
+/// `count` ≤ 16 bits of `number` from bit `at` < 320.
+#[inline(always)]
+fn bits(number: &Wide, at: usize, count: usize) -> u32 {
     let (limb, offset) = (at / 64, at % 64);
-    let word = |i: usize| number.0.get(i).copied().unwrap_or(0);
-    let joined = (u128::from(word(limb + 1)) << 64 | u128::from(word(limb))) >> offset;
+    let joined = number[limb] >> offset | (number[limb + 1] << 1) << (63 - offset);
     joined as u32 & ((1u32 << count) - 1)
+}
+
+/// Σ 2^(c−1)·2^(c·w) over all windows.
+fn signed_digit_offset(window: usize, windows: usize) -> Wide {
+    let mut out = [0; 6];
+    for w in 0..windows {
+        let at = w * window + window - 1;
+        out[at / 64] |= 1 << (at % 64);
+    }
+    out
 }
 
 /// Sums many groups of points at once: each level adds neighbours of all groups in one batch.
@@ -154,9 +178,9 @@ pub struct Trees {
     starts: Vec<u32>,
     refs: Vec<Ref>,
     pairs: Vec<Pair>,
-    now: Vec<Point<Fq>>,
-    next: Vec<Point<Fq>>,
-    scratch: Scratch<Fq>,
+    now: Vec<Point>,
+    next: Vec<Point>,
+    scratch: Scratch,
 }
 
 impl Trees {
@@ -183,7 +207,7 @@ impl Trees {
     }
 
     /// One point per group into `out`; infinity where a group is empty.
-    fn reduce(&mut self, table: &[Point<Fq>], out: &mut Vec<Point<Fq>>) {
+    fn reduce(&mut self, table: &[Point], out: &mut Vec<Point>) {
         self.level(table, true);
         std::mem::swap(&mut self.now, &mut self.next);
         while self.counts.iter().any(|c| *c > 1) {
@@ -199,8 +223,8 @@ impl Trees {
     }
 
     /// Halves every group, from `table` (first level) or from `now`, into `next`.
-    fn level(&mut self, table: &[Point<Fq>], first: bool) {
-        let source: &[Point<Fq>] = if first { table } else { &self.now };
+    fn level(&mut self, table: &[Point], first: bool) {
+        let source: &[Point] = if first { table } else { &self.now };
         let total: u32 = self.counts.iter().map(|c| c.div_ceil(2)).sum();
         self.next.resize(total as usize, Point::INFINITY);
         self.pairs.clear();
@@ -232,7 +256,8 @@ mod tests {
     use crate::field::random_fr;
 
     fn check(bases: &[G1Affine], scalars: &[Fr]) {
-        let found = FixedMsm::new(bases).unwrap().run(scalars, &mut MsmWork::default());
+        let lazy: Vec<Scalar> = scalars.iter().copied().map(Scalar::new).collect();
+        let found = FixedMsm::new(bases).unwrap().run(&lazy, &mut MsmWork::default());
         assert_eq!(found.into_affine(), G1Projective::msm(bases, scalars).unwrap().into_affine());
     }
 

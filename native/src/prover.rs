@@ -4,13 +4,13 @@ use std::sync::Mutex;
 
 use ark_bn254::{g1, g2, Fr, G1Projective, G2Projective};
 use ark_ec::{AffineRepr, CurveGroup};
-use ark_ff::AdditiveGroup;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::circuit::{Circuit, Op};
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::field::{fr_from_ctx, fr_to_be, random_fr};
+use crate::kernel::Scalar;
 use crate::keys::ProvingKey;
 use crate::msm::{FixedMsm, MsmWork};
 use crate::rows;
@@ -50,9 +50,9 @@ struct Start {
 /// Memory of one proof, kept between proofs.
 struct Work {
     witness: Witness,
-    row_a: Vec<Fr>,
-    row_b: Vec<Fr>,
-    scratch: Vec<Fr>,
+    row_a: Vec<Scalar>,
+    row_b: Vec<Scalar>,
+    scratch: Vec<Scalar>,
     lookups: Vec<Lookup>,
     rest: Vec<(u32, Fr)>,
     msm: MsmWork,
@@ -81,9 +81,9 @@ impl Prover {
         let size = domain.size;
         let work = Work {
             witness: Witness::new(&circuit),
-            row_a: vec![Fr::ZERO; size],
-            row_b: vec![Fr::ZERO; size],
-            scratch: vec![Fr::ZERO; size],
+            row_a: vec![Scalar::ZERO; size],
+            row_b: vec![Scalar::ZERO; size],
+            scratch: vec![Scalar::ZERO; size],
             lookups: Vec::with_capacity(plan.len()),
             rest: Vec::new(),
             msm: MsmWork::default(),
@@ -137,7 +137,7 @@ impl Prover {
         self.domain.to_coset(&mut work.row_a, &mut work.scratch);
         self.domain.to_coset(&mut work.row_b, &mut work.scratch);
         for (a, b) in work.row_a.iter_mut().zip(&work.row_b) {
-            *a *= b;
+            *a = a.mul(*b);
         }
     }
 

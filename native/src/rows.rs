@@ -9,6 +9,7 @@ use ark_ff::{AdditiveGroup, Field};
 use crate::circuit::{Circuit, Lc};
 use crate::error::{Error, Result};
 use crate::field::{fr_from_i128, fr_from_i64};
+use crate::kernel::Scalar;
 use crate::witness::{eval, Witness};
 
 enum Value {
@@ -47,7 +48,7 @@ fn holds(a: &Value, b: &Value, c: &Value) -> bool {
 }
 
 /// Writes the rows' a and b values (zero beyond the last row). Error `unsatisfied` names the first row that fails.
-pub fn fill(circuit: &Circuit, witness: &Witness, a: &mut [Fr], b: &mut [Fr]) -> Result<()> {
+pub fn fill(circuit: &Circuit, witness: &Witness, a: &mut [Scalar], b: &mut [Scalar]) -> Result<()> {
     let ctx_wire = circuit.ctx_wire();
     for (i, row) in circuit.constraints.iter().enumerate() {
         let left = evaluate(&row.a, witness, ctx_wire);
@@ -55,9 +56,9 @@ pub fn fill(circuit: &Circuit, witness: &Witness, a: &mut [Fr], b: &mut [Fr]) ->
         if !holds(&left, &right, &evaluate(&row.c, witness, ctx_wire)) {
             return Err(Error::new("unsatisfied", format!("constraint {i} does not hold for this witness")));
         }
-        (a[i], b[i]) = (left.lift(), right.lift());
+        (a[i], b[i]) = (Scalar::new(left.lift()), Scalar::new(right.lift()));
     }
-    a[circuit.constraints.len()..].fill(Fr::ZERO);
-    b[circuit.constraints.len()..].fill(Fr::ZERO);
+    a[circuit.constraints.len()..].fill(Scalar::ZERO);
+    b[circuit.constraints.len()..].fill(Scalar::ZERO);
     Ok(())
 }

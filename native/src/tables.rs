@@ -6,26 +6,49 @@
 use ark_ec::short_weierstrass::{Affine, Projective, SWCurveConfig};
 use ark_ec::{AdditiveGroup, AffineRepr, CurveGroup};
 
+use ark_ff::Field;
+
 use crate::error::{Error, Result};
-use crate::kernel::Point;
 use crate::msm::TABLE_BYTES_MAX;
 
 const BYTE_VALUES: usize = 256;
 
+/// A table entry without the library's infinity flag and its padding; (0, 0) is infinity.
+#[derive(Clone, Copy)]
+struct Entry<F> {
+    x: F,
+    y: F,
+}
+
+impl<F: Field> Entry<F> {
+    fn new<C: SWCurveConfig<BaseField = F>>(point: &Affine<C>) -> Self {
+        let (x, y) = point.xy().unwrap_or((F::ZERO, F::ZERO));
+        Self { x, y }
+    }
+
+    fn to_affine<C: SWCurveConfig<BaseField = F>>(self) -> Affine<C> {
+        if self.x == F::ZERO && self.y == F::ZERO {
+            Affine::zero()
+        } else {
+            Affine::new_unchecked(self.x, self.y)
+        }
+    }
+}
+
 /// 256 subset sums of eight points; entry m is the sum of the points whose bit is set in m.
-fn subset_sums<C: SWCurveConfig>(points: &[Projective<C>; 8]) -> Vec<Point<C::BaseField>> {
+fn subset_sums<C: SWCurveConfig>(points: &[Projective<C>; 8]) -> Vec<Entry<C::BaseField>> {
     let mut sums = vec![Projective::<C>::ZERO; BYTE_VALUES];
     for (i, point) in points.iter().enumerate() {
         for m in 0..1usize << i {
             sums[(1 << i) + m] = sums[m] + point;
         }
     }
-    Projective::normalize_batch(&sums).iter().map(Point::from_affine).collect()
+    Projective::normalize_batch(&sums).iter().map(Entry::new).collect()
 }
 
 /// The tables of one query.
 pub struct QueryTables<C: SWCurveConfig> {
-    entries: Vec<Point<C::BaseField>>,
+    entries: Vec<Entry<C::BaseField>>,
     /// Per slot of the plan: the table's offset in `entries`, or none if all its points are infinity.
     offsets: Vec<Option<u32>>,
     /// The query's points, for values beyond their tables.
@@ -67,7 +90,7 @@ impl<C: SWCurveConfig> QueryTables<C> {
     }
 
     pub fn bytes(&self) -> usize {
-        self.entries.len() * size_of::<Point<C::BaseField>>()
+        self.entries.len() * size_of::<Entry<C::BaseField>>()
     }
 
     fn bases(&self, slot: &Slot) -> [Projective<C>; 8] {

@@ -1,40 +1,46 @@
-//! The innermost loops, behind a boundary that names no curve: many independent affine additions at once.
+//! The innermost loops, behind one boundary: field arithmetic and many independent affine additions at once.
 //!
 //! A caller hands over pairs of points and gets their sums; one field inversion is shared by the whole batch
 //! (P. Montgomery's trick), so an addition costs about six multiplications. A faster kernel for a particular
 //! processor replaces [`add_pairs`] and nothing else.
 
+mod lazy;
 mod portable;
 
-use ark_ec::short_weierstrass::{Affine, SWCurveConfig};
+use ark_bn254::{FqConfig, FrConfig, G1Affine};
 use ark_ec::AffineRepr;
-use ark_ff::Field;
 
+pub use lazy::Lazy;
 pub use portable::add_pairs;
 
-/// Affine point without a flag: (0, 0) is infinity, which lies on no curve y² = x³ + b with b ≠ 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Point<F> {
-    pub x: F,
-    pub y: F,
+pub type Fp = Lazy<FqConfig>;
+pub type Scalar = Lazy<FrConfig>;
+
+/// Affine G1 point without a flag. Infinity has y = 0, in the representation 0: the group has odd order, so no
+/// other point has y = 0.
+#[derive(Clone, Copy)]
+pub struct Point {
+    pub x: Fp,
+    pub y: Fp,
 }
 
-impl<F: Field> Point<F> {
-    pub const INFINITY: Self = Self { x: F::ZERO, y: F::ZERO };
+impl Point {
+    pub const INFINITY: Self = Self { x: Fp::ZERO, y: Fp::ZERO };
 
+    #[inline(always)]
     pub fn is_infinity(&self) -> bool {
-        self.x == F::ZERO && self.y == F::ZERO
+        self.y.has_zero_limbs()
     }
 
-    pub fn from_affine<C: SWCurveConfig<BaseField = F>>(point: &Affine<C>) -> Self {
-        point.xy().map_or(Self::INFINITY, |(x, y)| Self { x, y })
+    pub fn from_affine(point: &G1Affine) -> Self {
+        point.xy().map_or(Self::INFINITY, |(x, y)| Self { x: Fp::new(x), y: Fp::new(y) })
     }
 
-    pub fn to_affine<C: SWCurveConfig<BaseField = F>>(self) -> Affine<C> {
+    pub fn to_affine(self) -> G1Affine {
         if self.is_infinity() {
-            Affine::zero()
+            G1Affine::zero()
         } else {
-            Affine::new_unchecked(self.x, self.y)
+            G1Affine::new_unchecked(self.x.reduce(), self.y.reduce())
         }
     }
 }
@@ -55,13 +61,9 @@ impl Ref {
     }
 
     #[inline(always)]
-    pub fn load<F: Field>(self, table: &[Point<F>]) -> Point<F> {
+    pub fn load(self, table: &[Point]) -> Point {
         let point = table[(self.0 & !Self::NEGATE) as usize];
-        if self.0 & Self::NEGATE == 0 {
-            point
-        } else {
-            Point { x: point.x, y: -point.y }
-        }
+        Point { x: point.x, y: point.y.negate_if(self.0 & Self::NEGATE != 0) }
     }
 }
 
@@ -74,14 +76,8 @@ pub struct Pair {
 }
 
 /// Memory of a batch, kept between calls.
-#[derive(Debug)]
-pub struct Scratch<F> {
-    denominators: Vec<F>,
-    prefixes: Vec<F>,
-}
-
-impl<F> Default for Scratch<F> {
-    fn default() -> Self {
-        Self { denominators: Vec::new(), prefixes: Vec::new() }
-    }
+#[derive(Default)]
+pub struct Scratch {
+    denominators: Vec<Fp>,
+    prefixes: Vec<Fp>,
 }
