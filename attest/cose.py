@@ -160,7 +160,7 @@ def verify(message: Sign1, *, public: bytes, external_aad: bytes = b"") -> None:
 
 
 def _parse_protected(protected: bytes) -> tuple[int, str, bytes]:
-    fields = cbor.Fields(cbor.loads(protected, max_bytes=_MAX_PROTECTED, max_depth=1, max_items=8), "protected header")
+    fields = cbor.Fields(cbor.loads(protected, max_bytes=_MAX_PROTECTED, max_depth=1, max_items=16), "protected header")
     alg = fields.integer(_ALG, low=-65536, high=0)
     if alg not in _PUBLIC_BYTES:
         raise CoseError("cose-alg", found=str(alg), expected="-8 (EdDSA) or -7 (ES256)")

@@ -177,3 +177,6 @@ class Case:
 
     def verdict(self) -> Verdict:
         return verify_evidence(self.evidence(), **self.arguments())
+
+
+HONEST_DIGESTS = (digest("module"), digest("deployment"))
