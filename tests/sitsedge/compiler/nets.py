@@ -140,5 +140,3 @@ def random_onnx(seed: int, sizes: tuple[int, ...], *, mean: Any = None, deviatio
         if index < len(sizes) - 2:
             chain.add("Relu")
     return chain.model(sizes[-1])
-
-

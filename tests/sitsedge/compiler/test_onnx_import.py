@@ -281,9 +281,7 @@ def test_any_bytes_give_a_network_or_a_typed_refusal(data: bytes) -> None:
 
 def test_constants_may_be_nodes() -> None:
     chain = plain()
-    node = helper.make_node(
-        "Constant", [], ["k"], value=numpy_helper.from_array(np.array([2.0, 3.0], np.float32))
-    )
+    node = helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(np.array([2.0, 3.0], np.float32)))
     chain.nodes.append(node)
     network = import_bytes(chain.add("Mul", after=("k",)).bytes(2))
     assert network.run(np.ones((1, 3))).tolist() == [[6.0, 9.0]]

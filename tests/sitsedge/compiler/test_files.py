@@ -1,0 +1,172 @@
+"""Limits and calibration files: accepted forms, and one refusal per rule with its position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sitsedge.compiler.calibration import read_calibration
+from sitsedge.compiler.errors import CalibrationError
+from sitsedge.config.source import ConfigError
+from sitsedge.modules.limits import Limits, read_limits, to_counts
+
+GOOD = """version: 1
+inputs:
+  - {name: force, unit: MN, scale: 0.001, range: [-2, 2], max_rate: 40}
+  - {name: speed, unit: m/s, scale: 0.01, range: [0, 20]}
+outputs:
+  - {name: gap, unit: mm, scale: 0.0005, limits: [-0.4, 0.4]}
+"""
+
+BAD_LIMITS = {
+    "unknown-key": ("max_rate: 40", "max_rat: 40", 3),
+    "unknown-top-key": ("version: 1", "version: 1\nextra: 2", 2),
+    "wrong-type": ("scale: 0.01", "scale: fine", 4),
+    "boolean-scale": ("scale: 0.01", "scale: [1]", 4),
+    "empty-range": ("[-2, 2]", "[2, 2]", 3),
+    "range-upside-down": ("[-2, 2]", "[2, -2]", 3),
+    "range-of-three": ("[-2, 2]", "[-2, 0, 2]", 3),
+    "infinite-range": ("[0, 20]", "[0, .inf]", 4),
+    "nan-range": ("[0, 20]", "[.nan, 20]", 4),
+    "zero-scale": ("scale: 0.001", "scale: 0", 3),
+    "negative-scale": ("scale: 0.001", "scale: -1", 3),
+    "wider-than-int16": ("[0, 20]", "[0, 400]", 4),
+    "output-wider-than-int32": ("limits: [-0.4, 0.4]", "limits: [-0.4, 9000000]", 6),
+    "less-than-one-count": ("[-2, 2]", "[0, 0.0004]", 3),
+    "zero-rate": ("max_rate: 40", "max_rate: 0", 3),
+    "unknown-unit": ("unit: MN", "unit: furlong", 3),
+    "bad-name": ("name: force", "name: 'for ce'", 3),
+    "missing-scale": ("scale: 0.01, ", "", 4),
+    "missing-outputs": ("outputs:\n  - {name: gap, unit: mm, scale: 0.0005, limits: [-0.4, 0.4]}\n", "", 1),
+    "no-inputs": (GOOD[GOOD.index("  - {name: force") : GOOD.index("outputs")], "  []\n", 3),
+    "other-version": ("version: 1", "version: 2", 1),
+    "same-name-twice": ("name: speed", "name: force", 1),
+    "duplicate-key": ("unit: MN", "unit: MN, unit: mm", 3),
+    "limits-on-an-input": ("range: [0, 20]", "limits: [0, 20]", 4),
+    "not-yaml": ("version: 1", "version: [1", 2),
+}
+
+
+def test_good_limits_give_counts(tmp_path: Path) -> None:
+    limits = read_limits(write(tmp_path, GOOD))
+    assert [signal.counts for signal in limits.inputs] == [(-2000, 2000), (0, 2000)]
+    assert limits.outputs[0].counts == (-800, 800)
+    assert limits.inputs[1].max_rate is None
+
+
+@pytest.mark.parametrize("rule", BAD_LIMITS)
+def test_limits_refuse(rule: str, tmp_path: Path) -> None:
+    old, new, line = BAD_LIMITS[rule]
+    assert old in GOOD
+    with pytest.raises(ConfigError) as refused:
+        read_limits(write(tmp_path, GOOD.replace(old, new, 1)))
+    assert refused.value.faults[0].line == line
+    assert refused.value.faults[0].column >= 1
+    assert "limits.yaml" in str(refused.value)
+
+
+def write(folder: Path, text: str, name: str = "limits.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@given(st.integers(-30000, 30000), st.sampled_from([0.5, 0.25, 2.0]))
+def test_counts_round_half_to_even(count: int, scale: float) -> None:
+    assert to_counts(count * scale, scale) == count
+    half = to_counts((count + 0.5) * scale, scale)
+    assert half % 2 == 0
+    assert abs(half - count - 0.5) == 0.5
+
+
+def limits() -> Limits:
+    return Limits.model_validate(
+        {
+            "version": 1,
+            "inputs": [
+                {"name": "a", "unit": "mm", "scale": 0.1, "range": [-10, 10]},
+                {"name": "b", "unit": "1", "scale": 1, "range": [0, 100]},
+            ],
+            "outputs": [{"name": "y", "unit": "mm", "scale": 0.1, "limits": [-1, 1]}],
+        }
+    )
+
+
+def rows(count: int = 50, *, header: str = "a,b") -> list[str]:
+    return [header, *(f"{i * 0.1 - 2:.2f},{i}" for i in range(count))]
+
+
+def test_columns_may_come_in_any_order_and_the_rest_is_held_out(tmp_path: Path) -> None:
+    text = "\r\n".join(["b,a", *(f"{i},{i * 0.1 - 2:.2f}" for i in range(50))]) + "\r\n"
+    read = read_calibration(write(tmp_path, text, "c.csv"), limits())
+    assert (len(read.fit_counts), len(read.held_counts)) == (40, 10)
+    assert read.fit_counts[0].tolist() == [-20, 0]
+    assert np.allclose(read.fit_raw[1], [-1.9, 1.0])
+    held = {tuple(row) for row in read.held_counts.tolist()}
+    assert held.isdisjoint(tuple(row) for row in read.fit_counts.tolist())
+
+
+def test_few_rows_outside_are_left_out_and_counted(tmp_path: Path) -> None:
+    lines = rows()
+    lines[10] = "10.6,5"
+    read = read_calibration(write(tmp_path, "\n".join(lines), "c.csv"), limits())
+    assert (read.rows_total, read.rows_outside) == (50, 1)
+    assert len(read.fit_counts) + len(read.held_counts) == 49
+
+
+def changed(line: int, text: str) -> str:
+    lines = rows()
+    lines[line - 1] = text
+    return "\n".join(lines)
+
+
+BAD_CALIBRATION = {
+    "empty": ("", 1, 1),
+    "missing-column": ("\n".join(rows(header="a,c")), 1, 1),
+    "extra-column": ("\n".join(rows(header="a,b,c")), 1, 1),
+    "column-twice": ("\n".join(rows(header="a,a")), 1, 1),
+    "not-a-number": (changed(7, "1.0,abc"), 7, 5),
+    "nan": (changed(7, "nan,1"), 7, 1),
+    "infinity": (changed(7, "1,inf"), 7, 3),
+    "digit-groups": (changed(7, "1,1_0"), 7, 3),
+    "empty-cell": (changed(7, "1,"), 7, 3),
+    "short-row": (changed(7, "1"), 7, 1),
+    "long-row": (changed(7, "1,2,3"), 7, 1),
+    "blank-line": (changed(7, ""), 7, 1),
+    "too-few-rows": ("\n".join(rows(5)), 7, 1),
+    "most-rows-outside": ("\n".join(["a,b", *["50,5"] * 30]), 2, 1),
+}
+
+
+@pytest.mark.parametrize("rule", BAD_CALIBRATION)
+def test_calibration_refuses(rule: str, tmp_path: Path) -> None:
+    text, line, column = BAD_CALIBRATION[rule]
+    with pytest.raises(CalibrationError) as refused:
+        read_calibration(write(tmp_path, text, "c.csv"), limits())
+    assert (refused.value.line, refused.value.column) == (line, column)
+    assert "c.csv:" in str(refused.value)
+
+
+def test_calibration_refuses_other_bytes_and_missing_files(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    with pytest.raises(CalibrationError):
+        read_calibration(path, limits())
+    path.write_bytes(b"a,b\n\xff\xfe")
+    with pytest.raises(CalibrationError) as refused:
+        read_calibration(path, limits())
+    assert "UTF-8" in refused.value.found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=200))
+def test_any_text_gives_rows_or_a_typed_refusal(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    path.write_text(text, encoding="utf-8", newline="")
+    try:
+        read_calibration(path, limits())
+    except CalibrationError as refused:
+        assert refused.line >= 1
