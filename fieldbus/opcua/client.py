@@ -17,7 +17,7 @@ from asyncua.crypto.security_policies import SecurityPolicyBasic256Sha256
 
 from fieldbus.opcua.certificates import Identity, check_validity, load_certificate
 from fieldbus.opcua.discovery import refuse_other_server
-from fieldbus.opcua.errors import OpcUaError, status_error, transport_error
+from fieldbus.opcua.errors import PEER_ERRORS, OpcUaError, status_error, transport_error
 from fieldbus.opcua.nodes import ResolvedNode, resolve
 from fieldbus.opcua.subscription import SubscriptionOptions, ValueSubscription
 from fieldbus.opcua.values import ReadResult, TagValue, WriteResult, from_data_value, to_variant
@@ -220,7 +220,7 @@ class SecureClient:
             raise status_error(int(error.code), doing=doing) from error
         except TimeoutError as error:
             raise transport_error(error, doing=doing, url=self._url) from error
-        except (OSError, ua.UaError) as error:
+        except PEER_ERRORS as error:
             self._lost.set()
             raise transport_error(error, doing=doing, url=self._url) from error
 
@@ -257,7 +257,7 @@ class SecureClient:
             raise status_error(int(error.code), doing=f"connecting to {self._url}") from error
         except ConnectionRefusedError as error:
             raise transport_error(error, doing="connecting", url=self._url) from error
-        except (OSError, TimeoutError, ua.UaError) as error:
+        except PEER_ERRORS as error:
             await refuse_other_server(self._url, server_certificate, deadline_s=self._deadline_s)
             raise transport_error(error, doing="connecting", url=self._url) from error
         finally:
@@ -325,5 +325,5 @@ async def _shut(client: Any) -> None:
     try:
         async with asyncio.timeout(CLOSE_S_MAX):
             await client.disconnect()
-    except (OSError, TimeoutError, ua.UaError):
+    except PEER_ERRORS:
         client.disconnect_socket()

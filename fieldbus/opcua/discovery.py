@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from asyncua import Client, ua
+from asyncua import Client
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from fieldbus.opcua.errors import OpcUaError
+from fieldbus.opcua.errors import PEER_ERRORS, OpcUaError
 
 
 async def refuse_other_server(url: str, pinned: x509.Certificate, *, deadline_s: float) -> None:
@@ -20,7 +20,7 @@ async def refuse_other_server(url: str, pinned: x509.Certificate, *, deadline_s:
     try:
         async with asyncio.timeout(deadline_s):
             endpoints = await client.connect_and_get_server_endpoints()
-    except (OSError, TimeoutError, ua.UaError):
+    except PEER_ERRORS:
         return
     presented = {bytes(endpoint.ServerCertificate) for endpoint in endpoints if endpoint.ServerCertificate}
     digest = hashes.SHA256()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import struct
 
 from asyncua import ua
+from cryptography.exceptions import InvalidSignature
 
 from fieldbus.errors import FieldbusError
 
@@ -24,6 +26,20 @@ def quiet_asyncua() -> None:
     """
     logging.getLogger("asyncua").setLevel(logging.CRITICAL + 1)
 
+
+PEER_ERRORS = (
+    ua.UaError,
+    OSError,
+    TimeoutError,
+    EOFError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    struct.error,
+    InvalidSignature,
+)
+"""What asyncua lets out when a peer is gone, silent, or answers with bytes its parsers did not foresee."""
 
 GOOD = 0
 

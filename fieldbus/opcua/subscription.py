@@ -10,7 +10,7 @@ from typing import Any
 
 from asyncua import ua
 
-from fieldbus.opcua.errors import OpcUaError
+from fieldbus.opcua.errors import PEER_ERRORS, OpcUaError
 from fieldbus.opcua.values import ReadResult, from_data_value
 
 ITEMS_PER_PUBLISH_MAX = 1_000
@@ -139,7 +139,7 @@ class ValueSubscription:
             return
         try:
             await session.delete_subscriptions([identifier])
-        except (ua.UaError, OSError, TimeoutError):
+        except PEER_ERRORS:
             return  # the connection is gone, and the subscription with it
 
     @property

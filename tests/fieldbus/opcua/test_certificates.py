@@ -18,8 +18,9 @@ from fieldbus.opcua.certificates import FILE_BYTES_MAX, TRUSTED_MAX, application
 
 
 def load(identity: Identity, **changes: Path) -> Identity:
-    paths = {"certificate_path": identity.certificate_path, "key_path": identity.key_path} | changes
-    return load_identity(**paths)
+    return load_identity(
+        changes.get("certificate_path", identity.certificate_path), changes.get("key_path", identity.key_path)
+    )
 
 
 def test_a_created_identity_loads_and_is_what_opc_ua_asks_for(plant: dict[str, Identity]) -> None:

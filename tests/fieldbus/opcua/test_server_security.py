@@ -12,7 +12,7 @@ from asyncua.crypto.security_policies import (
 )
 
 from fieldbus.opcua import Identity
-from tests.fieldbus.opcua.conftest import MakeClient, Plc
+from tests.fieldbus.opcua.support import MakeClient, Plc
 
 ATTACK_ERRORS = (ua.UaError, OSError, TimeoutError)
 

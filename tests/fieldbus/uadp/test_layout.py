@@ -158,7 +158,8 @@ def test_config_version_is_demanded_where_declared() -> None:
     layout = dataclasses.replace(LAYOUT, config_version=(3, 4))
     reader = LayoutReader(layout)
     assert reader.read(message(config_major=3, config_minor=4)).values == VALUES
-    for change in ({"config_major": 3, "config_minor": 5}, {}, {"config_major": 3}):
+    changes: tuple[dict[str, Any], ...] = ({"config_major": 3, "config_minor": 5}, {}, {"config_major": 3})
+    for change in changes:
         with pytest.raises(LayoutError) as caught:
             reader.read(message(**change))
         assert caught.value.code == "config-version"
