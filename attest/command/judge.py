@@ -110,10 +110,15 @@ class OpenEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Every check passed; the state has taken the command over. ``proof_verified`` is false where none was due."""
+    """Every check passed; the state has taken the command over.
+
+    ``proof_verified`` is false where none was due. ``now_ns`` is the time it was judged at: the receipt's
+    ``t_accepted_ns``, so that an auditor can repeat the judgement.
+    """
 
     parsed: ParsedCommand
     proof_verified: bool
+    now_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +187,7 @@ def judge(
         t_decided_ns=header.t_decided_ns,
         proof_digest=proof_digest,
     )
-    return Accepted(parsed, due)
+    return Accepted(parsed, due, now_ns)
 
 
 def _check_shape(command: Command, rules: GateRules) -> None:

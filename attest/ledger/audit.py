@@ -24,7 +24,16 @@ from typing import Any, Final, Literal
 from attest.command.command import ParsedCommand, parse_command
 from attest.command.errors import CommandError
 from attest.command.judge import ProofVerifier
-from attest.command.records import Alarm, CycleRefused, EpochOpened, EpochRefused, LateProof, LedgerClosed, Receipt
+from attest.command.records import (
+    Alarm,
+    CycleRefused,
+    EpochOpened,
+    EpochRefused,
+    LateProof,
+    LedgerClosed,
+    ParsedRecord,
+    Receipt,
+)
 from attest.cose import key_id
 from attest.ledger.anchors import Anchors, load_anchors
 from attest.ledger.crossindex import DEVICE_COMMAND, DEVICE_RECEIPT, CrossIndex
@@ -88,6 +97,7 @@ def verify(ledger_dir: Path, *, proofs: Literal["all", "none"] | int = "all", en
         )
         if gate is not None:
             _guarded(report, GATE, lambda: scan(gate, GATE, report, conduct.visit))  # 3
+            _guarded(report, GATE, conduct.finish)
         first.epochs |= conduct.epochs
         if device is not None:
             _guarded(report, DEVICE, lambda: first.check(device))  # 4
@@ -176,11 +186,20 @@ class _DeviceAudit:
                 epoch, sequence = header.epoch, header.sequence
                 self._check_command(leaf.index, value)
                 continue
-            own = isinstance(value.record, CycleRefused | LateProof | LedgerClosed | Alarm)
-            public = keys.get(value.kid)
-            if not (own and public is not None and _verifies(value, public)) and not self._by_gate(value):
-                found = f"{leaf.kind} signed by key {value.kid.hex()}"
-                self._report.add("unknown-record", DEVICE, leaf.index, found, "the gate's or a session key")
+            self._check_record(leaf.index, value, keys)
+
+    def _check_record(self, index: int, value: ParsedRecord, keys: dict[bytes, bytes]) -> None:
+        record, public = value.record, keys.get(value.kid)
+        if isinstance(record, CycleRefused | LateProof | LedgerClosed | Alarm):
+            if public is not None and _verifies(value, public):
+                return
+            outside = isinstance(record, LedgerClosed) or (record.epoch, record.sequence) == (0, 0)
+            if public is None and outside:
+                self._report.ledgers[DEVICE].unauthenticated += 1
+                return
+        if not self._by_gate(value):
+            found = f"{record.KIND} signed by key {value.kid.hex()}"
+            self._report.add("unknown-record", DEVICE, index, found, "the gate's or a session key")
 
     def session_keys(self) -> dict[bytes, bytes]:
         """Keys by kid: those of opened epochs, and those the gate refused (their alarms are still records)."""
@@ -238,10 +257,10 @@ def _check_checkpoints(
 ) -> None:
     if gate is not None:
         publics = [anchors.gate_public]
-        _guarded(report, GATE, lambda: check_signatures(gate, GATE, publics, report))
+        _guarded(report, GATE, lambda: check_signatures(gate, GATE, publics, report, covers=False))
     if device is not None:
         session = list(first.session_keys().values())
-        _guarded(report, DEVICE, lambda: check_signatures(device, DEVICE, session, report))
+        _guarded(report, DEVICE, lambda: check_signatures(device, DEVICE, session, report, covers=True))
 
 
 def _make_verifier(engine: Engine) -> MakeVerifier:
@@ -254,13 +273,13 @@ def _make_verifier(engine: Engine) -> MakeVerifier:
 
 
 def _sample(gate: Ledger | None, proofs: Literal["all", "none"] | int) -> Callable[[], bool]:
-    """A function that says, receipt by receipt, whether its proof is to be checked."""
+    """A function that says, command by command, whether its proof is to be checked."""
     if proofs == "all":
         return lambda: True
     if proofs == "none" or gate is None:
         return lambda: False
     # Chosen by the operating system's randomness: whoever made the ledger must not know which.
-    count = gate.count(RecordKind.RECEIPT)
+    count = max(gate.count(RecordKind.RECEIPT), gate.count(RecordKind.COMMAND))
     chosen = set(random.SystemRandom().sample(range(count), min(int(proofs), count)))
     numbers = iter(range(count))
     return lambda: next(numbers, -1) in chosen

@@ -70,11 +70,13 @@ class CrossIndex:
         """Whether ``add_judged`` was called for it."""
         return self._db.execute("SELECT 1 FROM judged WHERE digest = ?", (digest,)).fetchone() is not None
 
-    def receipts_without_command(self) -> Iterator[tuple[int, int, int]]:
+    def accepted_without_command(self) -> Iterator[tuple[int, int, int]]:
         """(epoch, sequence, gate index) of accepted commands that the device ledger lacks, in order."""
         yield from self._db.execute(
-            "SELECT epoch, sequence, idx FROM gate_receipt WHERE NOT EXISTS"
-            " (SELECT 1 FROM device_command WHERE digest = gate_receipt.digest) ORDER BY epoch, sequence"
+            "SELECT epoch, sequence, min(idx) FROM"
+            " (SELECT * FROM gate_receipt UNION ALL SELECT * FROM gate_command) g"
+            " WHERE NOT EXISTS (SELECT 1 FROM device_command WHERE digest = g.digest)"
+            " GROUP BY digest ORDER BY epoch, sequence"
         )
 
     def commands_without_answer(self) -> Iterator[tuple[int, int, int, bool]]:
@@ -83,11 +85,19 @@ class CrossIndex:
             "SELECT epoch, sequence, idx, EXISTS (SELECT 1 FROM device_receipt r WHERE r.digest = c.digest)"
             " FROM device_command c WHERE NOT EXISTS (SELECT 1 FROM gate_receipt WHERE digest = c.digest)"
             " AND NOT EXISTS (SELECT 1 FROM gate_refusal WHERE digest = c.digest)"
+            " AND NOT EXISTS (SELECT 1 FROM gate_command WHERE digest = c.digest)"
             " AND NOT EXISTS (SELECT 1 FROM unsent u WHERE u.epoch = c.epoch AND u.sequence = c.sequence)"
             " ORDER BY epoch, sequence"
         )
         for epoch, sequence, index, answered in rows:
             yield epoch, sequence, index, bool(answered)
+
+    def receipts_lost_by_gate(self) -> Iterator[tuple[int, int, int]]:
+        """(epoch, sequence, device index) of receipts the device holds and the gate does not."""
+        yield from self._db.execute(
+            "SELECT epoch, sequence, idx FROM device_receipt d WHERE NOT EXISTS"
+            " (SELECT 1 FROM gate_receipt WHERE digest = d.digest) ORDER BY epoch, sequence"
+        )
 
     def last_sequence(self, epoch: int, *tables: str) -> int:
         """The highest sequence of an epoch in any of the tables; 0 if none."""

@@ -20,7 +20,6 @@ class Opaque:
 
 
 Decoded: TypeAlias = ParsedCommand | ParsedRecord | Opaque
-EVIDENCE = frozenset({RecordKind.EVIDENCE, RecordKind.EVIDENCE_NONE})
 
 
 def decode(data: bytes) -> tuple[RecordKind, Decoded]:
@@ -28,6 +27,6 @@ def decode(data: bytes) -> tuple[RecordKind, Decoded]:
     kind = kind_of(data)
     if kind is RecordKind.COMMAND:
         return kind, parse_command(data, None)
-    if kind in EVIDENCE:
+    if kind is RecordKind.EVIDENCE:
         return kind, Opaque(hashlib.sha256(data).digest(), data)
     return kind, parse_record(data)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from attest.ledger.crossindex import DEVICE_COMMAND, GATE_RECEIPT, GATE_REFUSAL, CrossIndex
+from attest.ledger.crossindex import DEVICE_COMMAND, GATE_COMMAND, GATE_RECEIPT, GATE_REFUSAL, CrossIndex
 from attest.ledger.report import AuditReport
 
 TAIL_COMMANDS_MAX: Final = 2048  # two seconds at 1 kHz: twice the longest time between two checkpoints
@@ -27,7 +27,7 @@ def _missing_on_device(
     report: AuditReport, cross: CrossIndex, last_witness: Mapping[int, int], last_epoch: int
 ) -> None:
     ends: dict[int, int] = {}
-    for epoch, sequence, index in cross.receipts_without_command():
+    for epoch, sequence, index in cross.accepted_without_command():
         end = ends.setdefault(epoch, cross.last_sequence(epoch, DEVICE_COMMAND))
         closed = epoch == last_epoch and report.ledgers["device"].closed
         if sequence <= end or index < last_witness.get(epoch, -1) or closed:
@@ -42,12 +42,13 @@ def _missing_on_device(
 
 def _missing_on_gate(report: AuditReport, cross: CrossIndex, last_epoch: int) -> None:
     ends: dict[int, int] = {}
+    for epoch, sequence, index in cross.receipts_lost_by_gate():
+        found = f"no receipt {epoch}/{sequence}, which the device holds in its record {index}"
+        report.add("ledger-cut", "gate", None, found, "every receipt it gave")
     for epoch, sequence, index, answered in cross.commands_without_answer():
         if answered:
-            found = f"no receipt {epoch}/{sequence}, which the device holds (command at its record {index})"
-            report.add("ledger-cut", "gate", None, found, "every receipt it gave")
-            continue
-        end = ends.setdefault(epoch, cross.last_sequence(epoch, GATE_RECEIPT, GATE_REFUSAL))
+            continue  # the receipt is missing, not the answer: reported above
+        end = ends.setdefault(epoch, cross.last_sequence(epoch, GATE_RECEIPT, GATE_REFUSAL, GATE_COMMAND))
         closed = epoch == last_epoch and report.ledgers["device"].closed and report.ledgers["gate"].closed
         if sequence < end or closed:
             report.add("unreconciled", "device", index, f"command {epoch}/{sequence} without an answer", "one")

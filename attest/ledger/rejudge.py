@@ -1,23 +1,26 @@
 """The gate's ledger read as the gate's conduct: every epoch, refusal and receipt judged again.
 
-Evidence is verified as it was at the epoch's opening. A command behind a receipt is judged by the same ``judge`` as
-the gate's, with the rules the epoch record pins, at the time the receipt states, in the order of the ledger.
+Evidence is verified as it was at the epoch's opening. An accepted command is judged by the same ``judge`` as the
+gate's, with the rules the epoch record pins, in the mode the gate was in, at the time its receipt states, in the order
+in which the gate recorded the commands. Receipts may come later and in another order, because they wait for a
+read-back. A gate that records receipts only is audited in their order, with the commands of the device's ledger.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from attest.command.command import ParsedCommand, parse_command
+from attest.command.command import Command, ParsedCommand, parse_command
 from attest.command.enums import Mode, ProofPolicy, ReadBack
 from attest.command.errors import CommandError
-from attest.command.judge import CHECKS, OpenEpoch, ProofVerifier, Refused, judge
+from attest.command.judge import CHECKS, Accepted, OpenEpoch, ProofVerifier, judge
 from attest.command.records import (
     REFUSED_BYTES_MAX,
+    EpochClosed,
     EpochOpened,
     ModeChange,
     ParsedRecord,
@@ -31,15 +34,15 @@ from attest.errors import AttestError
 from attest.evidence.none import verify_none
 from attest.evidence.verify import verify_evidence
 from attest.ledger.anchors import Anchors
-from attest.ledger.crossindex import GATE_COMMAND, GATE_RECEIPT, GATE_REFUSAL, CrossIndex
-from attest.ledger.decode import EVIDENCE, Decoded, Opaque
+from attest.ledger.crossindex import DEVICE_COMMAND, GATE_COMMAND, GATE_RECEIPT, GATE_REFUSAL, CrossIndex
+from attest.ledger.decode import Decoded, Opaque
 from attest.ledger.errors import LedgerError
-from attest.ledger.kinds import RecordKind, kind_of
+from attest.ledger.kinds import RecordKind, is_none
 from attest.ledger.report import AuditReport, EpochSummary
 from attest.ledger.store import Ledger
 
 GATE: Final = "gate"
-COMMANDS_HELD_MAX: Final = 256  # commands of the gate's ledger waiting for their receipt
+PENDING_MAX: Final = 4096  # accepted commands waiting for a receipt; a read-back takes a fraction of a second
 
 MakeVerifier = Callable[[bytes, bytes], ProofVerifier]
 """``make(verification_key, vk_sha256)``."""
@@ -53,6 +56,18 @@ class _Unchecked:
 
 
 @dataclass(slots=True)
+class _Pending:
+    """An accepted command waiting for its receipt; ``data`` is ``None`` where no ledger has its bytes."""
+
+    index: int
+    digest: bytes
+    data: bytes | None
+    mode: Mode
+    receipt: Receipt | None = None
+    receipt_index: int = 0
+
+
+@dataclass(slots=True)
 class _Epoch:
     record: EpochOpened
     open: OpenEpoch
@@ -60,7 +75,9 @@ class _Epoch:
     rules: GateRules | None
     verifier: ProofVerifier | None
     summary: EpochSummary
-    index: int
+    closed: bool = False
+    queue: deque[_Pending] = field(default_factory=deque)
+    waiting: dict[bytes, _Pending] = field(default_factory=dict)
 
 
 class GateAudit:
@@ -82,23 +99,29 @@ class GateAudit:
         self._make_verifier = make_verifier
         self._check_proof = check_proof
         self._mode = Mode.OFF
-        self._held: OrderedDict[bytes, bytes] = OrderedDict()
-        self._current: _Epoch | None = None
+        self._open: dict[int, _Epoch] = {}
         self._last_reset_count: int | None = None
-        self._t_receipt_ns = 0
         self.epochs: dict[int, EpochOpened] = {}
         self.last_witness: dict[int, int] = {}
+
+    def finish(self) -> None:
+        """After the last record: judge what still waits for a receipt."""
+        for epoch in self._open.values():
+            self._drain(epoch, everything=True)
+        self._open.clear()
 
     def visit(self, index: int, kind: RecordKind, value: Decoded, data: bytes) -> None:
         """One record of the gate's ledger."""
         if isinstance(value, ParsedCommand):
-            self._hold(index, value, data)
+            self._accepted(index, value, data)
         elif isinstance(value, Opaque):
             self._cross.add_evidence(value.digest, GATE, index)
         elif self._signed(index, kind, value):
             record = value.record
             if isinstance(record, EpochOpened):
                 self._opened(index, record)
+            elif isinstance(record, EpochClosed):
+                self._closed(index, record)
             elif isinstance(record, ModeChange):
                 self._mode = record.new
             elif isinstance(record, Receipt):
@@ -119,13 +142,45 @@ class GateAudit:
             return False
         return True
 
-    def _hold(self, index: int, value: ParsedCommand, data: bytes) -> None:
+    def _accepted(self, index: int, value: ParsedCommand, data: bytes) -> None:
         header = value.command.header
         if not self._cross.add(GATE_COMMAND, value.digest, header.epoch, header.sequence, index):
             self._add("ledger-reordered", index, "the same command again", "each command once")
-        self._held[value.digest] = data
-        if len(self._held) > COMMANDS_HELD_MAX:
-            self._held.popitem(last=False)
+            return
+        epoch = self._epoch(index, header.epoch)
+        if epoch is not None:
+            self._wait(epoch, _Pending(index, value.digest, data, self._mode))
+
+    def _epoch(self, index: int, number: int) -> _Epoch | None:
+        epoch = self._open.get(number)
+        if epoch is None:
+            self._add("receipt", index, f"a record of epoch {number}", "one of the open epoch")
+        return epoch
+
+    def _wait(self, epoch: _Epoch, pending: _Pending) -> None:
+        epoch.queue.append(pending)
+        epoch.waiting[pending.digest] = pending
+        self._report.accepted += 1
+        epoch.summary.accepted += 1
+
+    def _drain(self, epoch: _Epoch, *, everything: bool) -> None:
+        """Judge from the front while receipts are there; ``everything`` also what has none."""
+        queue = epoch.queue
+        while queue and (everything or queue[0].receipt is not None or len(queue) > PENDING_MAX):
+            pending = queue.popleft()
+            del epoch.waiting[pending.digest]
+            if pending.receipt is not None:
+                self._check_receipt(pending.receipt_index, pending.receipt)
+            elif epoch.closed or not everything:
+                self._add("receipt", pending.index, "an accepted command without receipt", "its receipt")
+            else:
+                self._report.tail_receipts += 1
+            self._judge(epoch, pending)
+
+    def _closed(self, index: int, record: EpochClosed) -> None:
+        epoch = self._epoch(index, record.epoch)
+        if epoch is not None:
+            epoch.closed = True
 
     def _opened(self, index: int, record: EpochOpened) -> None:
         last = max(self.epochs, default=0)
@@ -148,14 +203,17 @@ class GateAudit:
         rules = self._anchors.rules.get(record.rules_digest)
         if rules is None:
             self._add("command", index, f"rules {record.rules_digest.hex()}", "rules that the anchors hold")
-        self._current = _Epoch(
+        for number, earlier in list(self._open.items()):
+            if number < last:  # its read-backs are long over; the one just ended may still get receipts
+                self._drain(earlier, everything=True)
+                del self._open[number]
+        self._open[record.epoch] = _Epoch(
             record=record,
             open=OpenEpoch.of(record),
             state=GateState(record.epoch, record.plant_outputs),
             rules=rules,
             verifier=self._verifier(index, record),
             summary=summary,
-            index=index,
         )
 
     def _judge_evidence(self, record: EpochOpened) -> tuple[tuple[str, str] | None, str]:
@@ -171,7 +229,8 @@ class GateAudit:
         data = self._find_evidence(record.evidence_digest)
         if data is None:
             return (f"no evidence {record.evidence_digest.hex()}", "its bytes in a ledger"), "missing"
-        if kind_of(data) is RecordKind.EVIDENCE_NONE:
+        unattested = is_none(data)
+        if unattested:
             verdict = verify_none(
                 data,
                 nonce=record.nonce,
@@ -199,7 +258,7 @@ class GateAudit:
             return (found, f"{verdict.session_public.hex()} as attested"), "session key"
         if verdict.tpm_kind != record.tpm_kind:
             return (f"TPM kind {record.tpm_kind}", f"{verdict.tpm_kind} as attested"), "tpm kind"
-        if kind_of(data) is RecordKind.EVIDENCE_NONE:
+        if unattested:
             return None, "none"
         self._last_reset_count = verdict.reset_count
         return None, "ok"
@@ -211,7 +270,7 @@ class GateAudit:
             return None
         data = ledger.read(place[1]).data
         # read again: the digest was taken from these bytes, but the file is not ours
-        return data if hashlib.sha256(data).digest() == digest and kind_of(data) in EVIDENCE else None
+        return data if hashlib.sha256(data).digest() == digest else None
 
     def _verifier(self, index: int, record: EpochOpened) -> ProofVerifier | None:
         module = self._anchors.modules.get(record.module_digest)
@@ -237,10 +296,10 @@ class GateAudit:
             self._add("receipt", index, "a refusal of other bytes", f"bytes of {record.command_digest.hex()}")
 
     def _witness(self, index: int, record: Witness) -> None:
-        current, device = self._current, self._ledgers["device"]
-        if current is not None:
-            current.summary.witnesses += 1
-            self.last_witness[current.record.epoch] = index
+        device, number = self._ledgers["device"], max(self._open, default=0)
+        if number:
+            self._open[number].summary.witnesses += 1
+            self.last_witness[number] = index
         if device is None or record.origin != self._anchors.device_origin:
             self._add("ledger-cut", index, f"a witness of {record.origin}", "a device ledger to compare")
             return
@@ -258,78 +317,86 @@ class GateAudit:
             self._report.add("ledger-cut", "device", record.size - 1, found, f"{record.root.hex()} as witnessed")
 
     def _receipt(self, index: int, receipt: Receipt) -> None:
-        new = self._cross.add(GATE_RECEIPT, receipt.command_digest, receipt.epoch, receipt.sequence, index)
-        epoch = self._current
-        if epoch is None or epoch.record.epoch != receipt.epoch:
-            self._add("receipt", index, f"a receipt of epoch {receipt.epoch}", "one of the open epoch")
+        digest = receipt.command_digest
+        if not self._cross.add(GATE_RECEIPT, digest, receipt.epoch, receipt.sequence, index):
+            self._add("ledger-reordered", index, "a second receipt for one command", "one receipt")
             return
-        self._report.accepted += 1
-        epoch.summary.accepted += 1
-        if not new or receipt.sequence <= epoch.state.sequence or receipt.t_accepted_ns < self._t_receipt_ns:
-            found = f"sequence {receipt.sequence} after {epoch.state.sequence}"
-            self._add("ledger-reordered", index, found, "rising sequences and times")
-        self._t_receipt_ns = max(self._t_receipt_ns, receipt.t_accepted_ns)
-        self._check_applied(index, receipt)
-        data = self._command(receipt.command_digest)
-        if data is None:
-            # reconciliation says which ledger lacks it; the next command has no inputs to be compared with
-            epoch.state.inputs, epoch.state.outputs = None, receipt.accepted
-            epoch.state.sequence = max(epoch.state.sequence, receipt.sequence)
+        epoch = self._epoch(index, receipt.epoch)
+        if epoch is None:
             return
-        self._cross.add_judged(receipt.command_digest)
-        self._judge(index, receipt, data, epoch)
+        if digest not in epoch.waiting:
+            if self._cross.find(GATE_COMMAND, digest) is not None:
+                return  # given up on: reported when it was
+            self._wait(epoch, _Pending(index, digest, self._device_command(digest), self._mode))
+        pending = epoch.waiting[digest]
+        pending.receipt, pending.receipt_index = receipt, index
+        self._drain(epoch, everything=False)
 
-    def _check_applied(self, index: int, receipt: Receipt) -> None:
+    def _check_receipt(self, index: int, receipt: Receipt) -> None:
         if receipt.applied and receipt.applied != receipt.accepted:
             self._add("receipt", index, f"applied {receipt.applied}", f"{receipt.accepted} as accepted")
-        written = bool(receipt.applied)
-        if (receipt.state is ReadBack.NOT_WRITTEN) == written:
-            self._add("receipt", index, f"state {receipt.state} with applied {receipt.applied}", "one that fits")
-        if written and receipt.t_written_ns < receipt.t_accepted_ns:
+        if receipt.state is ReadBack.NOT_WRITTEN and receipt.applied:
+            self._add("receipt", index, f"state {receipt.state} with {receipt.applied} applied", "nothing applied")
+        if receipt.applied and receipt.t_written_ns < receipt.t_accepted_ns:
             self._add("receipt", index, "a write before the acceptance", "after it")
 
-    def _command(self, digest: bytes) -> bytes | None:
-        held = self._held.pop(digest, None)
-        if held is not None:
-            return held
-        for table, name in (("device_command", "device"), (GATE_COMMAND, GATE)):
-            ledger, at = self._ledgers[name], self._cross.find(table, digest)
-            if ledger is not None and at is not None:
-                data = ledger.read(at).data
-                return data if hashlib.sha256(data).digest() == digest else None
-        return None
+    def _device_command(self, digest: bytes) -> bytes | None:
+        device, at = self._ledgers["device"], self._cross.find(DEVICE_COMMAND, digest)
+        if device is None or at is None:
+            return None  # reconciliation says so
+        data = device.read(at).data
+        return data if hashlib.sha256(data).digest() == digest else None
 
-    def _judge(self, index: int, receipt: Receipt, data: bytes, epoch: _Epoch) -> None:
+    def _judge(self, epoch: _Epoch, pending: _Pending) -> None:
+        receipt, data, state = pending.receipt, pending.data, epoch.state
+        if data is None:
+            # the next command has no inputs to be compared with
+            assert receipt is not None
+            state.inputs, state.outputs = None, receipt.accepted
+            state.sequence = max(state.sequence, receipt.sequence)
+            return
         command = parse_command(data, None).command
+        header = command.header
+        if receipt is not None:
+            self._compare(pending.receipt_index, command, receipt)
+        rules = epoch.rules
+        if rules is None:
+            return  # reported once, at the epoch
+        if receipt is not None and rules.proof_policy is ProofPolicy.INLINE and not receipt.proof_verified:
+            self._add("receipt", pending.receipt_index, "accepted without its proof", "a proof as the rules demand")
+        checked = self._check_proof() and epoch.verifier is not None
+        verifier = epoch.verifier if checked or epoch.verifier is None else _Unchecked()
+        # Without a receipt the time of acceptance is unknown: the decision's own is the earliest possible.
+        now_ns = header.t_decided_ns if receipt is None else receipt.t_accepted_ns
+        result = judge(data, rules, state, epoch.open, now_ns, gate_mode=pending.mode, verifier=verifier)
+        if isinstance(result, Accepted):
+            self._cross.add_judged(pending.digest)
+            if checked and result.proof_verified:
+                self._report.proofs_checked += 1
+                epoch.summary.proofs_checked += 1
+            return
+        self._add(_code(result.code), pending.index, f"{result.code}: {result.found}", result.expected)
+        if header.sequence > state.sequence:
+            # go on from what the gate took over, so that one fault is not reported again and again
+            state.accept(
+                sequence=header.sequence,
+                inputs=command.inputs,
+                outputs=command.outputs,
+                t_source_ns=header.t_source_ns,
+                t_decided_ns=header.t_decided_ns,
+                proof_digest=None,
+            )
+
+    def _compare(self, index: int, command: Command, receipt: Receipt) -> None:
         header = command.header
         if (header.epoch, header.sequence, command.outputs) != (receipt.epoch, receipt.sequence, receipt.accepted):
             found = f"epoch {receipt.epoch}, sequence {receipt.sequence}, accepted {receipt.accepted}"
             expected = f"{header.epoch}, {header.sequence}, {command.outputs} as commanded"
             self._add("receipt", index, found, expected)
-        rules = epoch.rules
-        if rules is None:
-            return  # reported once, at the epoch
-        demanded = rules.proof_policy is ProofPolicy.INLINE
-        if demanded and not receipt.proof_verified:
-            self._add("receipt", index, "accepted without its proof", "a proof as the rules demand")
-        checked = self._check_proof() and epoch.verifier is not None
-        verifier = epoch.verifier if checked or epoch.verifier is None else _Unchecked()
-        result = judge(
-            data, rules, epoch.state, epoch.open, receipt.t_accepted_ns, gate_mode=self._mode, verifier=verifier
-        )
-        if isinstance(result, Refused):
-            code = "proof" if result.code.startswith("proof") else "command"
-            self._add(code, index, f"{result.code}: {result.found}", result.expected)
-            if header.sequence > epoch.state.sequence:
-                # go on from what the gate took over, so that one fault is not reported again and again
-                epoch.state.accept(
-                    sequence=header.sequence,
-                    inputs=command.inputs,
-                    outputs=command.outputs,
-                    t_source_ns=header.t_source_ns,
-                    t_decided_ns=header.t_decided_ns,
-                    proof_digest=None,
-                )
-        elif checked and result.proof_verified:
-            self._report.proofs_checked += 1
-            epoch.summary.proofs_checked += 1
+
+
+def _code(refusal: str) -> str:
+    """The finding's code for a command that the gate should have refused."""
+    if refusal in ("replay", "reorder"):
+        return "ledger-reordered"
+    return "proof" if refusal.startswith("proof") else "command"

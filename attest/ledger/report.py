@@ -32,7 +32,12 @@ class Finding:
 
 @dataclass(slots=True)
 class LedgerSummary:
-    """One ledger as it was found."""
+    """One ledger as it was found.
+
+    ``unauthenticated`` counts the device's records from outside any epoch (a key the gate never introduced; they
+    can excuse nothing), ``checkpoints_unknown`` its checkpoints by such a key, which a later one by a known key
+    must cover.
+    """
 
     name: str
     origin: str = ""
@@ -41,6 +46,8 @@ class LedgerSummary:
     data_bytes: int = 0
     checkpoints: int = 0
     checkpointed: int = 0
+    checkpoints_unknown: int = 0
+    unauthenticated: int = 0
     closed: bool = False
     kinds: dict[str, int] = field(default_factory=dict)
 
@@ -64,9 +71,10 @@ class EpochSummary:
 class AuditReport:
     """The result of ``audit.verify``; ``ok`` means no finding at all.
 
-    ``tail_device`` counts commands the gate accepted after its last witness that the device had not yet made
-    durable, ``tail_gate`` commands the device recorded last that the gate never answered: both are what an
-    unclean end may leave, and are stated, not hidden.
+    Three counts state what an unclean end may leave: ``tail_device`` commands that the gate accepted after its last
+    witness and the device had not yet made durable, ``tail_gate`` commands the device recorded last that the gate
+    never answered, ``tail_receipts`` accepted commands whose receipt a gate that stopped without closing its epoch
+    never wrote.
     """
 
     engine: str
@@ -79,6 +87,7 @@ class AuditReport:
     proofs_checked: int = 0
     tail_device: int = 0
     tail_gate: int = 0
+    tail_receipts: int = 0
     findings: list[Finding] = field(default_factory=list)
     findings_total: int = 0
 

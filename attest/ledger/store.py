@@ -134,11 +134,7 @@ class Ledger:
         ``kind`` must be what the record's own content type says. Raises ``LedgerError`` (``ledger-kind``,
         ``ledger-range`` for a size over the limit, ``ledger-io``).
         """
-        derived = kind_of(data)
-        if derived != kind:
-            raise LedgerError("ledger-kind", found=f"a record of kind {derived}", expected=kind)
-        if len(data) > RECORD_BYTES_MAX:
-            raise LedgerError("ledger-range", found=f"{len(data)} bytes", expected=f"<= {RECORD_BYTES_MAX}")
+        derived = check_record(kind, data)
         hash_ = leaf_hash(data)
         with self._guard(writing=True):
             self._begin()
@@ -323,6 +319,16 @@ class Ledger:
             if writing:
                 self._broken = str(error)
             raise _torn(str(error), "an intact file") from error
+
+
+def check_record(kind: str, data: bytes) -> RecordKind:
+    """The kind of a record to be appended. Raises ``LedgerError`` (``ledger-kind``, ``ledger-range``)."""
+    derived = kind_of(data)
+    if derived != kind:
+        raise LedgerError("ledger-kind", found=f"a record of kind {derived}", expected=kind)
+    if len(data) > RECORD_BYTES_MAX:
+        raise LedgerError("ledger-range", found=f"{len(data)} bytes", expected=f"at most {RECORD_BYTES_MAX}")
+    return derived
 
 
 def _set_bits(number: int) -> list[int]:

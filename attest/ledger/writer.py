@@ -17,9 +17,10 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final
 
+from attest.command.errors import CommandError
 from attest.cose import Signer
 from attest.ledger.errors import LedgerError, LedgerQueueFull, LedgerWriterFailed
-from attest.ledger.store import Ledger
+from attest.ledger.store import Ledger, check_record
 
 QUEUE_RECORDS_MAX: Final = 1024  # ten seconds at 100 Hz; a disk that slow is a fault, not a delay
 GROUP_MS: Final = 20.0
@@ -121,12 +122,15 @@ class LedgerWriter:
     def submit(self, kind: str, data: bytes, on_ack: Callable[[int], None] | None = None) -> None:
         """Hand a record over without waiting.
 
-        Raises ``LedgerQueueFull`` (the record was not taken: refuse the cycle) or ``LedgerWriterFailed``.
+        Raises ``LedgerQueueFull`` (the record was not taken: refuse the cycle), ``LedgerWriterFailed``, or
+        ``LedgerError`` for a record the ledger would not take.
         """
+        check_record(kind, data)
         self._put(_Item(kind, data, on_ack, None))
 
     def append_durable(self, kind: str, data: bytes, *, timeout_s: float) -> int:
         """Hand a record over, end the group and wait until it is acknowledged; returns its index."""
+        check_record(kind, data)
         waiter = _Waiter()
         self._put(_Item(kind, data, None, waiter))
         return self._await(waiter, timeout_s)
@@ -217,8 +221,8 @@ class LedgerWriter:
             if item is not None:
                 running = self._group(ledger, item)
             if self._size > checkpointed and (not running or time.monotonic() >= due):
-                self._issue_checkpoint(ledger)
-                checkpointed = self._size
+                if self._issue_checkpoint(ledger):
+                    checkpointed = self._size
                 due = time.monotonic() + self._checkpoint_s
 
     def _next(self, deadline: float | None) -> _Item | None:
@@ -251,13 +255,20 @@ class LedgerWriter:
         group.clear()
         return item is not _STOP
 
-    def _issue_checkpoint(self, ledger: Ledger) -> None:
+    def _issue_checkpoint(self, ledger: Ledger) -> bool:
+        """``False`` if the signer was erased meanwhile: the next one covers these records too."""
         ledger.signer = self._signer
-        note = ledger.checkpoint()
+        try:
+            note = ledger.checkpoint()
+        except CommandError as error:
+            if error.code != "key-erased":
+                raise
+            return False
         if self._on_checkpoint is not None:
             base = min(self._base, ledger.size)
             proof = tuple(ledger.consistency(base, ledger.size))
             self._on_checkpoint(IssuedCheckpoint(note, ledger.size, ledger.root(), base, proof))
+        return True
 
     def _release_waiters(self) -> None:
         """Wake everybody whose record will never be acknowledged."""

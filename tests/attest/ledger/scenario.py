@@ -38,7 +38,7 @@ from attest.command import (
 from attest.evidence.none import build_none
 from attest.ledger import Ledger
 from attest.ledger.anchors import write_anchors
-from attest.proof import CircuitBuilder, Groth16Prover, NativeVerifier, development_setup, key_hash
+from attest.proof import CircuitBuilder, Groth16Prover, Interval, NativeVerifier, development_setup, key_hash
 
 T0 = 1_790_000_000_000_000_000
 MS = 1_000_000
@@ -61,7 +61,7 @@ RULES = GateRules(
 
 @dataclass(frozen=True)
 class Model:
-    """y = x0 + 2 x1 as a circuit, with its keys and both ends of its proof."""
+    """y = max(0, x0 + 2 x1) as a circuit, with its keys and both ends of its proof."""
 
     verification_key: bytes
     prover: Groth16Prover
@@ -69,7 +69,7 @@ class Model:
 
     @staticmethod
     def run(inputs: Sequence[int]) -> tuple[int, ...]:
-        return (inputs[0] + 2 * inputs[1],)
+        return (max(0, inputs[0] + 2 * inputs[1]),)
 
 
 @cache
@@ -77,7 +77,7 @@ def model() -> Model:
     """Made once: the set-up takes most of a test's time."""
     builder = CircuitBuilder(n_inputs=2, n_outputs=1)
     x0, x1 = builder.inputs()
-    builder.output(0, x0 + x1 * 2)
+    builder.add_out(0, builder.relu_shift(x0 + x1 * 2, Interval(-3000, 3000)))
     circuit = builder.finish().encode()
     proving_key, verification_key = development_setup(circuit)
     verifier = NativeVerifier(verification_key, vk_sha256=key_hash(verification_key))
@@ -95,6 +95,7 @@ class Scenario:
     sequence: int = 0
     now_ns: int = T0
     mode: Mode = Mode.OFF
+    gate_keeps_commands: bool = True
 
     def __post_init__(self) -> None:
         for side in ("device", "gate"):
@@ -138,11 +139,9 @@ class Scenario:
             self.session = SessionKey.generate()
             self.device.signer = self.session
         nonce = hashlib.sha256(str(self.epoch).encode()).digest()
-        evidence = build_none(
-            signer=self.session, nonce=nonce, module_digest=MODULE, deployment_digest=DEPLOYMENT
-        )
-        self.device.append("evidence-none", evidence)
-        self.gate.append("evidence-none", evidence)
+        evidence = build_none(signer=self.session, nonce=nonce, module_digest=MODULE, deployment_digest=DEPLOYMENT)
+        self.device.append("evidence", evidence)
+        self.gate.append("evidence", evidence)
         self.opened = EpochOpened(
             gate_id=GATE_ID,
             device_id=DEVICE_ID,
@@ -217,6 +216,8 @@ class Scenario:
         digest = hashlib.sha256(data).digest()
         if isinstance(result, Accepted):
             command = result.parsed.command
+            if self.gate_keeps_commands:
+                self.gate.append("command", data)
             kind, record = "receipt", sign_record(self.receipt(command, digest), self.gate_key)
         else:
             kind = "refusal"
@@ -259,9 +260,7 @@ class Scenario:
         """A command that missed its deadline: signed, recorded, not sent."""
         data = self.command()
         self.device.append("command", data)
-        record = CycleRefused(
-            DEVICE_ID, self.epoch, self.sequence, "deadline", "12.0 ms", "7.3 ms", 1, self.now_ns
-        )
+        record = CycleRefused(DEVICE_ID, self.epoch, self.sequence, "deadline", "12.0 ms", "7.3 ms", 1, self.now_ns)
         self.device.append("cycle-refused", sign_record(record, self.session))
 
     def witness(self) -> None:
