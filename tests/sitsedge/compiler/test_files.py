@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -166,7 +167,5 @@ def test_calibration_refuses_other_bytes_and_missing_files(tmp_path: Path) -> No
 def test_any_text_gives_rows_or_a_typed_refusal(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_text(text, encoding="utf-8", newline="")
-    try:
-        read_calibration(path, limits())
-    except CalibrationError as refused:
-        assert refused.line >= 1
+    with contextlib.suppress(CalibrationError):
+        assert read_calibration(path, limits()).rows_total >= 20

@@ -1,0 +1,205 @@
+"""``module build`` as a whole: bundle, report, self-test that catches faults, nothing written on failure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from attest.proof.keys import key_hash
+from attest.proof.prover import Groth16Prover, development_setup
+from attest.proof.verifier import NativeVerifier, failed_check
+from sitsedge.compiler import BuildResult, CompileError, SelfTestError, build, compile_model
+from sitsedge.compiler.circuit_emit import emit_circuit
+from sitsedge.compiler.onnx_emit import emit_onnx
+from sitsedge.compiler.selftest import run_selftest
+from sitsedge.compiler.wasm_emit import emit_wasm
+from sitsedge.modules import PublisherTrust, StoreError, read_bundle
+from sitsedge.sandbox import Sandbox
+from tests.sitsedge.compiler.nets import random_onnx
+
+LIMITS = """version: 1
+inputs:
+  - {name: a, unit: mm, scale: 0.01, range: [-10, 10]}
+  - {name: b, unit: MN, scale: 0.001, range: [-2, 2]}
+  - {name: c, unit: "°C", scale: 0.05, range: [800, 1000]}
+outputs:
+  - {name: gap, unit: mm, scale: 0.001, limits: [-9, 9]}
+"""
+
+
+@pytest.fixture(scope="module")
+def signer() -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.generate()
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small-mill")
+    model = random_onnx(4, (3, 6, 1), mean=[0, 0, 900], deviation=[4, 0.8, 40])
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    (folder / "limits.yaml").write_text(LIMITS, encoding="utf-8")
+    rng = np.random.default_rng(0)
+    rows = rng.uniform([-10, -2, 800], [10, 2, 1000], (200, 3))
+    (folder / "data.csv").write_text("a,b,c\n" + "\n".join(",".join(f"{v:.5f}" for v in row) for row in rows))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(sources: Path, signer: Ed25519PrivateKey, tmp_path_factory: pytest.TempPathFactory) -> BuildResult:
+    out = tmp_path_factory.mktemp("out") / "bundle"
+    return build(sources / "model.onnx", sources / "data.csv", sources / "limits.yaml", out, signer=signer)
+
+
+def test_bundle_holds_what_was_built(built: BuildResult, signer: Ed25519PrivateKey) -> None:
+    bundle = read_bundle(built.path, PublisherTrust((signer.public_key(),)))
+    assert bundle.digest == built.digest
+    assert bundle.wasm == built.compiled.wasm
+    assert bundle.config == built.config
+    assert bundle.config.name.startswith("small-mill")
+    assert bundle.config.proof.development
+    assert bundle.config.proof.contributors == 0
+    assert bundle.config.inputs[2].counts == (16000, 20000)
+    assert bundle.report == json.loads(json.dumps(built.report))
+
+
+def test_sandbox_and_proof_of_the_bundle_agree(built: BuildResult, signer: Ed25519PrivateKey) -> None:
+    bundle = read_bundle(built.path, PublisherTrust((signer.public_key(),)))
+    verifier = NativeVerifier(bundle.verification_key, vk_sha256=bytes.fromhex(bundle.config.proof.vk_sha256))
+    prover = Groth16Prover(bundle.circuit, bundle.proving_key)
+    context = bytes(range(31))
+    with Sandbox(bundle.wasm) as sandbox:
+        row = [125, -300, 18000]
+        outputs = sandbox.infer(row)
+        proven = prover.prove(row, context)
+    assert proven.outputs == outputs
+    assert failed_check(verifier, row, outputs, context, proven.proof) is None
+    assert failed_check(verifier, row, [outputs[0] + 1], context, proven.proof) == "proof-pairing"
+    assert failed_check(verifier, [126, -300, 18000], outputs, context, proven.proof) == "proof-pairing"
+
+
+def test_report_says_what_a_reader_needs(built: BuildResult) -> None:
+    report = built.report
+    assert report["network"] == [3, 6, 1]
+    assert report["accuracy"]["held_out"]["rows"] == 40
+    gap = report["accuracy"]["held_out"]["outputs"]["gap"]
+    assert gap["max_error"] >= gap["rms_error"] >= gap["mean_error"] >= 0
+    assert gap["max_error_of_span"] < 0.02
+    assert report["constraints"]["total"] == sum(report["constraints"]["layers"]) + report["constraints"]["fixed"]
+    assert report["passes"][0] == {"pass": "import", "nodes": {"Div": 1, "Gemm": 2, "Relu": 1, "Sub": 1}, "total": 5}
+    assert report["passes"][1]["total"] == 3
+    low, high = report["output_bounds"]["gap"]["counts"]
+    rows = np.random.default_rng(1).integers([-1000, -2000, 16000], [1001, 2001, 20001], (500, 3))
+    outputs = built.compiled.quantised.model.run(rows)
+    assert low <= outputs.min() <= outputs.max() <= high
+    assert report["digests"]["wasm"] == Sandbox(built.compiled.wasm).digest.hex()
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen.add(tag)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_html_report_is_well_formed_and_self_contained(built: BuildResult, signer: Ed25519PrivateKey) -> None:
+    page = read_bundle(built.path, PublisherTrust((signer.public_key(),))).report_html.decode()
+    tags = _Tags()
+    tags.feed(page)
+    assert not tags.open
+    assert tags.seen.isdisjoint({"script", "link", "img", "iframe"})
+    assert "Development key" in tags.text
+    assert "does not show that the model is right" in tags.text
+
+
+def test_same_sources_give_the_same_artefacts(sources: Path, built: BuildResult) -> None:
+    again = compile_model(sources / "model.onnx", sources / "data.csv", sources / "limits.yaml")
+    assert again.wasm == built.compiled.wasm
+    assert again.circuit == built.compiled.circuit
+    assert again.integer_onnx == built.compiled.integer_onnx
+
+
+def test_existing_output_is_not_overwritten(sources: Path, built: BuildResult, signer: Ed25519PrivateKey) -> None:
+    before = sorted(path.name for path in built.path.rglob("*"))
+    with pytest.raises(StoreError) as refused:
+        build(sources / "model.onnx", sources / "data.csv", sources / "limits.yaml", built.path, signer=signer)
+    assert refused.value.code == "output-exists"
+    assert sorted(path.name for path in built.path.rglob("*")) == before
+    assert [path.name for path in built.path.parent.iterdir()] == [built.path.name]
+
+
+def test_limits_of_another_model_are_refused(sources: Path, tmp_path: Path) -> None:
+    other = tmp_path / "model.onnx"
+    other.write_bytes(random_onnx(1, (4, 3, 1)).SerializeToString())
+    with pytest.raises(CompileError) as refused:
+        compile_model(other, sources / "data.csv", sources / "limits.yaml")
+    assert refused.value.code == "signals"
+
+
+@pytest.mark.parametrize("part", ["wasm", "graph", "circuit"])
+def test_selftest_catches_one_wrong_weight_in_any_artefact(built: BuildResult, part: str) -> None:
+    compiled = built.compiled
+    model = compiled.quantised.model
+    first = model.layers[0]
+    weights = first.weights.copy()
+    weights[0, 0] += 1 if weights[0, 0] < 127 else -1
+    wrong = replace(model, layers=(replace(first, weights=weights), *model.layers[1:]))
+    circuit = emit_circuit(wrong if part == "circuit" else model)
+    with pytest.raises(SelfTestError) as refused:
+        run_selftest(
+            model,
+            wasm=emit_wasm(wrong if part == "wasm" else model),
+            graph=emit_onnx(wrong if part == "graph" else model),
+            circuit=circuit,
+            keys=development_setup(circuit),
+            rows=compiled.calibration.fit_counts,
+        )
+    assert {"wasm": "WASM", "graph": "ONNX", "circuit": "circuit"}[part] in refused.value.found
+
+
+def test_selftest_catches_the_key_of_another_setup(built: BuildResult) -> None:
+    compiled = built.compiled
+    keys = (development_setup(compiled.circuit)[0], development_setup(compiled.circuit)[1])
+    assert key_hash(keys[1]) != built.config.proof.vk_sha256
+    with pytest.raises(SelfTestError):
+        run_selftest(
+            compiled.quantised.model,
+            wasm=compiled.wasm,
+            graph=compiled.integer_onnx,
+            circuit=compiled.circuit,
+            keys=keys,
+            rows=compiled.calibration.fit_counts,
+        )
+
+
+def test_selftest_catches_a_module_that_accepts_inputs_outside_the_box(built: BuildResult) -> None:
+    compiled = built.compiled
+    model = compiled.quantised.model
+    wider = replace(model, box_low=model.box_low - 1, box_high=model.box_high + 1)
+    with pytest.raises(SelfTestError) as refused:
+        run_selftest(
+            model,
+            wasm=emit_wasm(wider),
+            graph=compiled.integer_onnx,
+            circuit=compiled.circuit,
+            keys=development_setup(compiled.circuit),
+            rows=compiled.calibration.fit_counts,
+        )
+    assert "outside the box" in refused.value.found
