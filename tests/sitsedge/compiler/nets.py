@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ def random_model(seed: int, *, widths: list[int] | None = None) -> IntegerModel:
     high = np.minimum(low + rng.integers(0, 2 * edge + 1, sizes[0]), 32767)
     box_low, box_high = low.copy(), high.copy()
     layers = []
-    for index, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for index, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
         layer = _random_layer(rng, inputs, outputs, low, high, hidden=index < len(sizes) - 2, first=index == 0)
         bound = layer_bounds(layer, low, high)
         low, high = bound.out_low, bound.out_high
@@ -134,7 +135,7 @@ def random_onnx(seed: int, sizes: tuple[int, ...], *, mean: Any = None, deviatio
     chain = OnnxChain(sizes[0])
     if mean is not None:
         chain.add("Sub", after=(chain.const(mean),)).add("Div", after=(chain.const(deviation),))
-    for index, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for index, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
         weights = rng.normal(0, (2 / inputs) ** 0.5, (inputs, outputs))
         chain.gemm(weights, rng.normal(0, 0.1, outputs))
         if index < len(sizes) - 2:
