@@ -36,7 +36,7 @@ FIRST_WEIGHT_BITS = (8, 7, 6, 5)
 WEIGHT_BITS = (8, 7, 6)
 
 SEARCH_WEIGHTS_MAX = 8192
-"""Above this size one trial takes too long for the whole grid; full weights and three widths are tried."""
+"""Above this size one trial takes too long for the whole grid; only full weights are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def quantise(network: FloatNetwork, scales: Scales, counts: Ints, raw: Floats, *
 
 def _choices(network: FloatNetwork) -> list[Choice]:
     if sum(layer.weights.size for layer in network.layers) > SEARCH_WEIGHTS_MAX:
-        return [Choice(bits, 8, 8) for bits in (7, 8, 10)]
+        return [Choice(bits, 8, 8) for bits in ACTIVATION_BITS]
     one_layer = len(network.layers) == 1
     activations = ACTIVATION_BITS[:1] if one_layer else ACTIVATION_BITS
     others = WEIGHT_BITS[:1] if one_layer else WEIGHT_BITS

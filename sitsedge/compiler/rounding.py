@@ -17,6 +17,9 @@ from sitsedge.compiler.network import Floats
 BOX_SHARE = 0.02
 """Weight of the box against the data: large enough to keep unseen directions, small enough to fit the seen."""
 
+SMALL_PRODUCT_MAX = 1 << 24
+"""Multiplications up to which plain summation takes a few tens of milliseconds at most."""
+
 SWEEPS_MAX = 60
 """Coordinate descent stops by itself within a few sweeps; the bound keeps it total."""
 
@@ -37,8 +40,8 @@ def fit_rows(features: Floats, box: Floats, target: Floats, wanted: Floats, *, w
     rows = features.shape[0]
     full = np.column_stack([features, np.ones(rows)])
     prior = BOX_SHARE * box
-    hessian = full.T @ full / rows + prior
-    right = target.T @ full / rows + wanted @ prior
+    hessian = _products(full, full) / rows + prior
+    right = _products(target, full) / rows + wanted @ prior
     centre = np.linalg.lstsq(hessian, right.T, rcond=None)[0].T
     bound = np.append(np.full(features.shape[1], float(weight_max)), np.inf)
     start = _sequential(hessian, centre, bound)
@@ -46,6 +49,17 @@ def fit_rows(features: Floats, box: Floats, target: Floats, wanted: Floats, *, w
     candidates = [_descend(hessian, centre, guess, bound) for guess in (start, plain)]
     costs = [np.einsum("ij,jk,ik->i", c - centre, hessian, c - centre) for c in candidates]
     return np.where((costs[0] <= costs[1])[:, None], candidates[0], candidates[1])
+
+
+def _products(a: Floats, b: Floats) -> Floats:
+    """aᵀ·b for rows of features.
+
+    Small ones are summed without BLAS: its threads cost more than the work on a busy machine, and the order of
+    summation then does not depend on the number of cores, so equal files give equal models there.
+    """
+    if a.shape[0] * a.shape[1] * b.shape[1] <= SMALL_PRODUCT_MAX:
+        return np.asarray(np.einsum("ri,rj->ij", a, b))
+    return a.T @ b
 
 
 def _sequential(hessian: Floats, centre: Floats, bound: Floats) -> Floats:

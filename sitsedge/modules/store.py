@@ -1,15 +1,20 @@
 """The module store of one deployment: verified bundles by digest, one of them active.
 
-Layout: ``STORE/<module digest in hex>/`` is an OCI layout; ``STORE/active`` holds the active digest in hex.
+Layout: ``STORE/<module digest in hex>/`` is an OCI layout; ``STORE/active`` holds the active digest in hex;
+``STORE/.lock`` is held by whoever changes the store, so that two processes cannot undo each other's work.
 Import verifies before anything becomes visible, and every step is a rename: power lost at any moment
 leaves the old or the new state. ``load`` verifies again, because the disk is not trusted.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sitsedge.modules import archive, files, oci
@@ -20,6 +25,7 @@ from sitsedge.modules.statement import PublisherTrust
 _HEX = re.compile(r"[0-9a-f]{64}")
 _ACTIVE = "active"
 _INCOMING = ".incoming-"
+_LOCK = ".lock"
 
 BUNDLES_MAX = 256
 """Bound of the listing; a device keeps the active module, its predecessor and a few candidates."""
@@ -38,9 +44,13 @@ class ModuleStore:
 
         Importing what is already there is not an error. Raises ``BundleError``, ``BundleSignatureError``.
         """
-        for stale in self._path.glob(f"{_INCOMING}*"):
-            # Left by an import that lost power; nothing refers to it.
-            shutil.rmtree(stale, ignore_errors=True)
+        with self._exclusive():
+            for stale in self._path.glob(f"{_INCOMING}*"):
+                # Left by an import that lost power; nothing refers to it.
+                shutil.rmtree(stale, ignore_errors=True)
+            return self._import(src)
+
+    def _import(self, src: Path) -> bytes:
         incoming = Path(tempfile.mkdtemp(prefix=_INCOMING, dir=self._path))
         try:
             staged = incoming / "bundle"
@@ -80,8 +90,9 @@ class ModuleStore:
 
     def activate(self, digest: bytes) -> Bundle:
         """Verify the bundle, make it the active one, and return it."""
-        bundle = self.load(digest)
-        files.replace_file(self._path / _ACTIVE, digest.hex().encode() + b"\n")
+        with self._exclusive():
+            bundle = self.load(digest)
+            files.replace_file(self._path / _ACTIVE, digest.hex().encode() + b"\n")
         return bundle
 
     def active(self) -> bytes | None:
@@ -106,16 +117,27 @@ class ModuleStore:
         return self.load(digest)
 
     def remove(self, digest: bytes) -> None:
-        """Remove an inactive bundle."""
-        if self.active() == digest:
-            raise StoreError("module-active", found="the active module", expected="an inactive one")
-        folder = self._folder(digest)
-        if not folder.is_dir():
-            raise StoreError("module-unknown", found=digest.hex(), expected="a module in the store")
-        doomed = Path(tempfile.mkdtemp(prefix=_INCOMING, dir=self._path))
-        folder.rename(doomed / "bundle")
-        files.sync_folder(self._path)
-        shutil.rmtree(doomed, ignore_errors=True)
+        """Remove an inactive bundle; ``StoreError`` when it is active or unknown."""
+        with self._exclusive():
+            if self.active() == digest:
+                raise StoreError("module-active", found="the active module", expected="an inactive one")
+            folder = self._folder(digest)
+            if not folder.is_dir():
+                raise StoreError("module-unknown", found=digest.hex(), expected="a module in the store")
+            doomed = Path(tempfile.mkdtemp(prefix=_INCOMING, dir=self._path))
+            folder.rename(doomed / "bundle")
+            files.sync_folder(self._path)
+            shutil.rmtree(doomed, ignore_errors=True)
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """Hold the store's lock; it goes with the process, so a crash leaves nothing locked."""
+        handle = os.open(self._path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
 
     def _folder(self, digest: bytes) -> Path:
         if len(digest) != 32:

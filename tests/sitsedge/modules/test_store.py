@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def visible(store: ModuleStore, tmp_path: Path) -> list[str]:
-    return sorted(path.name for path in (tmp_path / "store").iterdir())
+    return sorted(path.name for path in (tmp_path / "store").iterdir() if path.name != ".lock")
 
 
 def test_import_activate_load(store: ModuleStore, bundle: Path) -> None:
@@ -118,6 +119,24 @@ def test_load_active_without_one_and_digests_of_other_lengths_are_typed(store: M
         store.remove(bytes(32))
 
 
+def test_two_processes_importing_at_once_both_succeed(store: ModuleStore, bundle: Path, tmp_path: Path) -> None:
+    """Without the lock, the second import would take the first one's staging folder for a crash's remains."""
+    bundles.make(tmp_path / "second", SIGNER, mark="two")
+    results: list[bytes] = []
+    other = ModuleStore(tmp_path / "store", TRUST)
+    threads = [
+        threading.Thread(target=lambda s=s, src=src: results.append(s.import_bundle(src)))
+        for s, src in ((store, bundle), (other, tmp_path / "second")) * 3
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 6
+    assert set(results) == set(store.digests())
+    assert len(store.digests()) == 2
+
+
 class PowerLostError(BaseException):
     """Not an ``Exception``: no handler of the store may turn it into something else."""
 
@@ -171,7 +190,7 @@ def test_power_lost_at_any_step_of_an_import(bundle: Path, tmp_path: Path) -> No
             store.load(digest)
         digest = store.import_bundle(bundle)
         assert store.load(digest).digest == digest
-        assert [path.name for path in (tmp_path / f"store{step}").iterdir()] == [digest.hex()]
+        assert {path.name for path in (tmp_path / f"store{step}").iterdir()} == {digest.hex(), ".lock"}
 
 
 def test_power_lost_at_any_step_of_an_activation(bundle: Path, tmp_path: Path) -> None:
