@@ -10,7 +10,7 @@ the smallest circuit that meets the error goal.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -88,6 +88,8 @@ class _Trial:
     sums: list[Floats]
     outputs: Floats
     span: Floats
+    first_fits: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
+    """Weights and bias of a hidden first layer by weight bits: they do not depend on the other bits."""
 
 
 def quantise(network: FloatNetwork, scales: Scales, counts: Ints, raw: Floats, *, goal: Goal) -> Quantised:
@@ -145,7 +147,8 @@ def _try(trial: _Trial, choice: Choice, goal: Goal) -> Quantised:
         if index == last:
             made = _output_layer(layer, widths, trial.sums[index], trial.scales.outputs)
         else:
-            made, real = _hidden_layer(layer, widths, trial.sums[index], choice.activation_bits, bits)
+            fits = trial.first_fits if index == 0 else {}
+            made, real = _hidden_layer(layer, widths, trial.sums[index], choice.activation_bits, bits, fits)
         bound = layer_bounds(made, low, high)
         low, high, values = bound.out_low, bound.out_high, made.run(values)
         layers.append(made)
@@ -206,14 +209,21 @@ def _fit(
 
 
 def _hidden_layer(
-    layer: FloatLayer, inputs: _Inputs, sums: Floats, activation_bits: int, weight_bits: int
+    layer: FloatLayer,
+    inputs: _Inputs,
+    sums: Floats,
+    activation_bits: int,
+    weight_bits: int,
+    fits: dict[int, tuple[Ints, Ints]],
 ) -> tuple[IntegerLayer, Floats]:
     """The layer and the real value of one count of each of its activations."""
     weight_max = (1 << (weight_bits - 1)) - 1
     in_shift = _column_shifts(inputs) if inputs.first else np.zeros(inputs.real.size, np.int64)
     largest = np.abs(layer.weights * inputs.real * np.exp2(-in_shift)).max(axis=1)
     gain = weight_max / np.where(largest > 0, largest, weight_max)
-    weights, bias = _fit(layer, inputs, in_shift, gain, sums, weight_max)
+    if weight_bits not in fits:
+        fits[weight_bits] = _fit(layer, inputs, in_shift, gain, sums, weight_max)
+    weights, bias = fits[weight_bits]
     reach = np.abs(np.clip(sums, layer.low, layer.high)).max(axis=0)
     reach = np.where(reach > 0, reach, np.abs(sums).max(axis=0)) * gain
     wanted = np.ceil(np.log2(np.maximum(reach, 1.0) / ((1 << activation_bits) - 1)))
