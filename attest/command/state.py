@@ -30,6 +30,10 @@ class GateState:
     _run_ends: list[int] = field(default_factory=list)
     _proofs: OrderedDict[bytes, int] = field(default_factory=OrderedDict)
 
+    def successor(self, epoch: int, plant_outputs: tuple[int, ...] | None) -> GateState:
+        """The state of the next epoch: nothing is carried over but the proofs seen, which only serve diagnosis."""
+        return GateState(epoch, plant_outputs, _proofs=self._proofs)
+
     def accepted(self, sequence: int) -> bool:
         """Whether ``sequence`` was accepted; below the oldest remembered run the answer is yes.
 

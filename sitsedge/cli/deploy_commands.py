@@ -19,10 +19,6 @@ from sitsedge.supervisor.state import state_dir_of
 POLL_S = 0.2
 MODES = ("tpm2", "none")
 
-ConfigArgument = Annotated[Path, typer.Option("--config", help="deployment file")]
-ModeOption = Annotated[str, typer.Option("--attestation-mode", help="tpm2, or none in a development profile")]
-VerifyOption = Annotated[bool, typer.Option("--verify-on-boot", help="true or false", parser=lambda text: _truth(text))]
-
 
 def _truth(text: Any) -> bool:
     if isinstance(text, bool):
@@ -30,6 +26,11 @@ def _truth(text: Any) -> bool:
     if str(text).lower() in ("true", "false"):
         return str(text).lower() == "true"
     raise typer.BadParameter(f"{text!r} is neither true nor false")
+
+
+ConfigArgument = Annotated[Path, typer.Option("--config", help="deployment file")]
+ModeOption = Annotated[str, typer.Option("--attestation-mode", help="tpm2, or none in a development profile")]
+VerifyOption = Annotated[bool, typer.Option("--verify-on-boot", help="true or false", parser=_truth)]
 
 
 def deploy(
@@ -103,10 +104,11 @@ def _dry_run(config: Path, attestation_mode: str, output: Output) -> None:
     deployment, gate, _ = load_files(config)
     check_mode(deployment, attestation_mode)
     check_ports(deployment, gate)
+    simulated = "allowed" if deployment.attestation.allow_simulated else "refused"
     steps = [
         f"deployment {deployment.name} ({deployment.profile}), mode {deployment.mode.initial}",
         f"source {deployment.source.protocol} with {len(deployment.field_names)} fields",
-        f"attestation {attestation_mode}, simulated TPM {'allowed' if deployment.attestation.allow_simulated else 'refused'}",
+        f"attestation {attestation_mode}, simulated TPM {simulated}",
         f"proof {deployment.cycle.proof}, PLC {'none' if gate.plc is None else gate.plc.endpoint}",
     ]
 

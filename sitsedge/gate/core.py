@@ -92,7 +92,7 @@ class Gate:
         self._explain = explain
         self._announce = announce
         self._epoch: OpenEpoch | None = None
-        self._state: GateState | None = None
+        self._state = GateState(0)
         self._readbacks: set[asyncio.Task[None]] = set()
         self._last_accepted_mono_ns = 0
         self._silent = True
@@ -143,7 +143,7 @@ class Gate:
         self._ledger.submit(RecordKind.EVIDENCE, evidence)
         record = sign_record(opened, self._key)
         self._epoch = OpenEpoch.of(opened)
-        self._state = GateState(opened.epoch, opened.plant_outputs)
+        self._state = self._state.successor(opened.epoch, opened.plant_outputs)
         log.info("epoch %d opened for %s (%s)", opened.epoch, opened.device_id, opened.tpm_kind)
         reply = {"t": "epoch", "epoch": opened.epoch, "expires_ns": opened.expires_ns, "record": record}
         reply["mode"] = int(self.modes.mode)
@@ -170,7 +170,6 @@ class Gate:
         assert self._epoch is not None
         self._record(EpochClosed(self._setup.gate_id, self._epoch.number, line(reason), time.time_ns()))
         self._epoch = None
-        self._state = None
 
     def _plant_outputs(self) -> tuple[int, ...] | None:
         if self.last_applied is None:
@@ -186,12 +185,11 @@ class Gate:
             connection.send({"t": "refused", "code": "malformed", "found": "another shape", "expected": "a command"})
             return
         started = time.monotonic_ns()
-        state = self._state if self._state is not None else GateState(0)
         mode = self.modes.mode
         verdict = judge(
             data,
             self._setup.rules,
-            state,
+            self._state,
             self._epoch,
             time.time_ns(),
             gate_mode=mode,

@@ -1,0 +1,109 @@
+"""``sitsctl module``: from one ONNX file to a signed bundle, and what is in one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sitsedge.cli.common import ConfigOption, StateOption, find_state
+from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
+from sitsedge.compiler import build
+from sitsedge.modules import Bundle, ModuleStore, PublisherTrust, read_bundle
+from sitsedge.supervisor.keys import ensure_key, signing_key
+
+app = typer.Typer(name="module", help="Build, inspect, verify and list module bundles.", no_args_is_help=True)
+
+TrustOption = Annotated[list[Path], typer.Option("--trust", help="PEM public key of a publisher; may be repeated")]
+
+
+@app.command("build")
+def build_command(
+    model: Annotated[Path, typer.Argument(help="ONNX file with float layers")],
+    calibration: Annotated[Path, typer.Option("--calibration", help="CSV: input names, physical units")],
+    limits: Annotated[Path, typer.Option("--limits", help="units, scales, ranges and rates of every signal")],
+    out: Annotated[Path, typer.Option("--out", help="bundle folder to make; must not exist")],
+    key: Annotated[Path, typer.Option("--key", help="publisher's Ed25519 key (PEM, 0600); made if missing")],
+    name: Annotated[str | None, typer.Option("--name", help="name of the module")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="print what each pass did")] = False,
+    output: Output = OutputOption,
+) -> None:
+    """Build integer graph, WASM, circuit, keys and report, check that all four agree, and sign the bundle."""
+    with reported(output):
+        if not key.exists():
+            note(f"no key at {key}: making a publisher key")
+        ensure_key(key, key.with_suffix(".pub"), may_create=True, what="publisher")
+        result = build(model, calibration, limits, out, signer=signing_key(key), name=name)
+        data: dict[str, Any] = {
+            "digest": result.digest,
+            "path": str(result.path),
+            "publisher": str(key.with_suffix(".pub")),
+            "constraints": result.config.proof.constraints,
+            "development_key": result.config.proof.development,
+            "report": result.report,
+        }
+
+        def text() -> None:
+            print(f"module {result.digest.hex()}")
+            print(f"  bundle       {result.path}")
+            print(f"  publisher    {key.with_suffix('.pub')}")
+            print(f"  constraints  {result.config.proof.constraints}")
+            print("  proof key    development: nobody else contributed, a production profile refuses it")
+            if explain:
+                print(json.dumps(result.report, indent=1))
+
+        emit(output, data, text)
+
+
+@app.command("inspect")
+def inspect_command(
+    bundle: Annotated[Path, typer.Argument(help="bundle folder")],
+    trust: TrustOption,
+    output: Output = OutputOption,
+) -> None:
+    """Verify a bundle and show its signals, keys and report."""
+    with reported(output):
+        loaded = read_bundle(bundle, PublisherTrust.from_files(trust))
+        data = _describe(loaded)
+        emit(output, data, lambda: print(json.dumps({**data, "digest": loaded.digest.hex()}, indent=1, default=str)))
+
+
+@app.command("verify")
+def verify_command(
+    bundle: Annotated[Path, typer.Argument(help="bundle folder")],
+    trust: TrustOption,
+    output: Output = OutputOption,
+) -> None:
+    """Check every digest and the publisher's signature."""
+    with reported(output):
+        loaded = read_bundle(bundle, PublisherTrust.from_files(trust))
+        data = {"ok": True, "digest": loaded.digest, "signer": loaded.signer}
+        emit(output, data, lambda: print(f"module {loaded.digest.hex()} signed by {loaded.signer}"))
+
+
+@app.command("list")
+def list_command(config: ConfigOption = None, state_dir: StateOption = None, output: Output = OutputOption) -> None:
+    """List the modules of a deployment; the active one is marked."""
+    with reported(output):
+        state = find_state(config, state_dir)
+        store = ModuleStore(state.modules, PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub"))))
+        active, digests = store.active(), store.digests()
+        data = {"active": active, "modules": list(digests)}
+
+        def text() -> None:
+            for digest in digests:
+                print(f"{'*' if digest == active else ' '} {digest.hex()}")
+
+        emit(output, data, text)
+    raise typer.Exit(Exit.OK)
+
+
+def _describe(bundle: Bundle) -> dict[str, Any]:
+    return {
+        "digest": bundle.digest,
+        "signer": bundle.signer,
+        "config": bundle.config.model_dump(mode="json"),
+        "report": bundle.report,
+    }

@@ -1,0 +1,113 @@
+"""``sitsctl proof``: check the proof of one recorded command, or take it out in the snarkjs layout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attest.ledger import Ledger, RecordKind
+from attest.ledger.anchors import load_anchors
+from attest.ledger.audit import Extracted, extract
+from attest.proof import NativeVerifier, ProofRefused, ProofVerifier, PyEccVerifier
+from sitsedge.cli.audit_commands import DirArgument, EngineOption, find_ledgers
+from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
+from sitsedge.errors import SitsError
+
+app = typer.Typer(
+    name="proof", help="Check and export the zero-knowledge proofs of recorded commands.", no_args_is_help=True
+)
+
+RecordOption = Annotated[int | None, typer.Option("--record", help="record number (default: the newest command)")]
+LedgerOption = Annotated[str, typer.Option("--ledger", help="device or gate")]
+
+
+@app.command("verify")
+def verify_command(
+    directory: DirArgument,
+    record: RecordOption = None,
+    ledger: LedgerOption = "device",
+    engine: EngineOption = "native",
+    output: Output = OutputOption,
+) -> None:
+    """Verify one command's proof with the chosen engine and the key that the anchors pin."""
+    with reported(output):
+        if engine not in ("native", "py-ecc"):
+            complain(f"--engine {engine}", "native or py-ecc")
+            raise typer.Exit(Exit.USAGE)
+        index, command, key, vk_sha256 = _load(find_ledgers(directory), ledger, record)
+        failed: str | None = None
+        try:
+            make: type[NativeVerifier | PyEccVerifier] = PyEccVerifier if engine == "py-ecc" else NativeVerifier
+            verifier: ProofVerifier = make(key, vk_sha256=vk_sha256)
+            verifier.verify(command.inputs, command.outputs, command.ctx, command.proof)
+        except ProofRefused as refused:
+            failed = refused.code
+        data: dict[str, Any] = {
+            "ok": failed is None,
+            "failed": failed,
+            "engine": engine,
+            "ledger": ledger,
+            "record": index,
+        }
+        data |= {"inputs": command.inputs, "outputs": command.outputs, "ctx": command.ctx, "vk_sha256": vk_sha256}
+        emit(output, data, lambda: _print(data))
+    raise typer.Exit(Exit.OK if failed is None else Exit.REFUSED)
+
+
+@app.command("export")
+def export_command(
+    directory: DirArgument,
+    out: Annotated[Path, typer.Argument(help="folder for proof.json, public.json, verification_key.json")],
+    record: RecordOption = None,
+    ledger: LedgerOption = "device",
+) -> None:
+    """Write one command's proof, public signals and key in the snarkjs layout."""
+    from attest.proof.snarkjs import export_proof, export_public, export_verification_key
+
+    with reported():
+        index, command, key, _ = _load(find_ledgers(directory), ledger, record)
+        out.mkdir(parents=True, exist_ok=True)
+        files: dict[str, Any] = {
+            "proof.json": export_proof(command.proof),
+            "public.json": export_public(command.inputs, command.outputs, command.ctx),
+            "verification_key.json": export_verification_key(key),
+        }
+        for name, content in files.items():
+            (out / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
+        note(f"record {index} of the {ledger} ledger written to {out}")
+
+
+def _load(ledgers: Path, name: str, record: int | None) -> tuple[int, Extracted, bytes, bytes]:
+    """Record number, its statement and proof, the verification key and its pinned hash."""
+    anchors = load_anchors(ledgers / "anchors")
+    opened = Ledger.open_readonly(ledgers / name / "ledger.db")
+    try:
+        index = record
+        if index is None:
+            newest = opened.last(RecordKind.COMMAND)
+            if newest is None:
+                raise SitsError("no-command", found="no command in the ledger", expected="at least one")
+            index = newest.index
+        command = extract(opened, index)
+    finally:
+        opened.close()
+    module = anchors.modules.get(command.module_digest)
+    if module is None or not module.verification_key:
+        raise SitsError(
+            "no-key",
+            found=f"no key for module {command.module_digest.hex()}",
+            expected="its verification key in anchors/modules",
+        )
+    return index, command, module.verification_key, module.vk_sha256
+
+
+def _print(data: dict[str, Any]) -> None:
+    verdict = "verifies" if data["ok"] else f"REFUSED: {data['failed']}"
+    print(f"{data['ledger']} record {data['record']} ({data['engine']}): {verdict}")
+    print(f"  inputs  {list(data['inputs'])}")
+    print(f"  outputs {list(data['outputs'])}")
+    print(f"  ctx     {data['ctx'].hex()}")
+    print(f"  key     {data['vk_sha256'].hex()}")
