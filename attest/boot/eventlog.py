@@ -25,6 +25,7 @@ MAX_ALGORITHMS: Final = 8
 EV_NO_ACTION: Final = 0x00000003
 EV_SEPARATOR: Final = 0x00000004
 EV_IPL: Final = 0x0000000D
+OWN_PREFIX: Final = b"sits:"  # begins the text of every event that measured boot in software makes
 
 ALG_SHA256: Final = 0x000B
 _DIGEST_SIZES: Final = {0x0004: 20, 0x000B: 32, 0x000C: 48, 0x000D: 64, 0x0012: 32}
@@ -116,6 +117,11 @@ class EventLog:
     def of(self, pcr: int) -> tuple[Event, ...]:
         """The events that extended one PCR, in order."""
         return tuple(event for event in self.events if event.pcr == pcr and event.extends)
+
+    def misdescribed(self) -> Event | None:
+        """The first event of ours (``text_event``) whose text is not what was extended; text is what people read."""
+        ours = (event for event in self.events if event.kind == EV_IPL and event.data.startswith(OWN_PREFIX))
+        return next((event for event in ours if event.digest != hashlib.sha256(event.data).digest()), None)
 
     def encode(self) -> bytes:
         """A log with the SHA-256 bank only, that ``parse`` reads back to the same value."""

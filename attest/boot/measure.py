@@ -221,17 +221,27 @@ def _files(folder: Path) -> list[Path]:
 
 def _file_digest(file: Path) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
-    with file.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
+    try:
+        with file.open("rb") as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                size += len(chunk)
+    except OSError as error:
+        raise MeasureError(found=f"{file}: {error.strerror or error}", expected="a file that can be read") from error
     return digest.hexdigest(), size
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise MeasureError(
+            found=f"{path}: {error.strerror or error}",
+            expected="an event log that can be written",
+            hint="nothing was measured; make room or give write permission and start again",
+        ) from error

@@ -14,7 +14,7 @@ not be made counts as failed. The checks, in the order of the code:
  9. ``quote-qualifying``       the quote vouches for SHA-256("sits-epoch-v1"‖nonce‖session key‖module‖deployment)
 10. ``pcr-selection``          the quote covers exactly the PCRs the evidence shows, and all that the policy needs
 11. ``quote-pcr-digest``       the PCR values shown are the quoted ones
-12. ``event-log-replay``       the event log parses and replays to those values
+12. ``event-log-replay``       the event log parses, replays to those values, and our events say what was extended
 13. ``boot-policy-signature``  the boot policy is signed by the policy key
 14. ``boot-policy-validity``   the policy is valid now
 15. ``boot-policy``            the PCR values are an allowed state (else: which PCR, which event)
@@ -234,7 +234,11 @@ def _check_log(checks: Checklist, evidence: Evidence) -> EventLog | None:
     replayed = log.replay()
     claimed = {pcr: replayed.get(pcr, log.initial(pcr)) for pcr in evidence.pcrs}
     wrong = next((pcr for pcr in sorted(claimed) if claimed[pcr] != evidence.pcrs[pcr]), None)
-    if wrong is None:
+    misdescribed = log.misdescribed()
+    if misdescribed is not None:
+        found = f"an event that claims to be {misdescribed.describe()}"
+        checks.judge("event-log-replay", False, found=found, expected="the text that was extended")
+    elif wrong is None:
         text = f"{len(log.events)} events that replay to PCRs {_numbers(claimed)}"
         checks.judge("event-log-replay", True, found=text, expected="the PCR values shown")
     else:

@@ -201,3 +201,23 @@ def test_firmware_log_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(MeasureError) as caught:
         measure.read_firmware_log(tmp_path / "log")
     assert "root" in caught.value.hint
+
+
+def test_log_that_cannot_be_written_measures_nothing(tmp_path: Path) -> None:
+    bank = MemoryBank()
+    with pytest.raises(MeasureError) as caught:
+        measure_software(bank, log_path=tmp_path / "absent" / "boot.log", state=STATE)
+    assert "nothing was measured" in caught.value.hint
+    assert bank.extends == 0
+
+
+def test_file_that_cannot_be_read_is_a_typed_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.py").touch()
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(MeasureError) as caught:
+        measure.component_digest([tmp_path])
+    assert "a.py: Permission denied" in caught.value.found

@@ -161,6 +161,10 @@ CASES: dict[str, tuple[Case, tuple[str, ...]]] = {
         ("event-log-replay",),
     ),
     "event-log-unreadable": (Case(claims={"event_log": b"garbage"}), ("event-log-replay", "boot-policy")),
+    "event-log-misdescribed": (
+        Case(log=EventLog((LOG.events[0], replace(LOG.events[1], data=b"sits:component attest 9")))),
+        ("event-log-replay",),
+    ),
     "event-log-empty": (Case(claims={"event_log": b""}), ("event-log-replay", "boot-policy")),
     "boot-policy-signature-other-key": (Case(policy=POLICY.sign(signer("thief"))), ("boot-policy-signature",)),
     "boot-policy-unreadable": (Case(policy=b"\xd2"), _NO_POLICY),

@@ -49,7 +49,7 @@ def ak_public(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def tpm_sign(key: ec.EllipticCurvePrivateKey, message: bytes) -> bytes:
     """TPMT_SIGNATURE over ``message``."""
-    r, s = decode_dss_signature(key.sign(message, ec.ECDSA(hashes.SHA256())))
+    r, s = decode_dss_signature(key.sign(message, ec.ECDSA(hashes.SHA256(), deterministic_signing=True)))
     head = u16(structures.ALG_ECDSA) + u16(structures.ALG_SHA256)
     return head + tpm2b(r.to_bytes(32, "big")) + tpm2b(s.to_bytes(32, "big"))
 

@@ -1,4 +1,4 @@
-"""Write the golden vectors: ``python -m tests.attest.evidence.make_vectors``. ECDSA makes them differ each time."""
+"""Write the golden vectors: ``python -m tests.attest.evidence.make_vectors``. The same bytes each time."""
 
 from __future__ import annotations
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import attest.tpm
 from attest.tpm import TpmMissing, find_tcti
 
 
@@ -56,3 +59,20 @@ def test_refused_wishes(tmp_path: Path, wish: str, code: str) -> None:
     with pytest.raises(TpmMissing) as caught:
         find_tcti(wish, allow_simulated=False, state_dir=tmp_path, hardware=tmp_path / "absent")
     assert caught.value.code == code
+
+
+def test_missing_library_is_a_typed_error_and_the_launcher_still_works() -> None:
+    program = (
+        "import sys; sys.modules['tpm2_pytss'] = None\n"
+        "import attest.tpm as t; assert t.Swtpm and t.find_tcti\n"
+        "try:\n    t.TpmDevice\nexcept t.TpmMissing as error:\n    print(error.code, error.hint)\n"
+    )
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("tpm-library ")
+    assert "sitsedge[tpm]" in done.stdout
+
+
+def test_package_has_no_other_names() -> None:
+    with pytest.raises(AttributeError):
+        _ = attest.tpm.nonsense

@@ -194,9 +194,10 @@ def test_many_threads_share_one_device(device: TpmDevice) -> None:
 
 def test_killed_tpm_is_lost_and_then_found_again(swtpm: Swtpm, device: TpmDevice) -> None:
     ak = device.ak()
-    assert swtpm.pid is not None
-    os.kill(swtpm.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, swtpm.pid, os.WEXITED | os.WNOWAIT)
+    pid = swtpm.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(TpmLost) as caught:
         device.quote([0], b"")
     assert caught.value.code == "tpm-lost"

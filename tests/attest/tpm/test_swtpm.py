@@ -65,9 +65,10 @@ def test_second_instance_is_refused(swtpm: Swtpm) -> None:
 
 
 def test_stale_socket_of_a_killed_simulator_is_replaced(swtpm: Swtpm) -> None:
-    assert swtpm.pid is not None
-    os.kill(swtpm.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, swtpm.pid, os.WEXITED | os.WNOWAIT)
+    pid = swtpm.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert swtpm.socket_path.exists()
     successor = Swtpm(swtpm.state_dir)
     successor.start()
