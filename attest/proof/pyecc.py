@@ -6,15 +6,28 @@ py_ecc does not check that a G2 point lies in the prime-order subgroup (the twis
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from py_ecc import optimized_bn128 as bn128
-
 from attest.proof import bn254
 from attest.proof.errors import KEY_LINT, ProofRefused
 from attest.proof.keys import Proof, VerificationKey
+
+
+def _load_bn128() -> Any:
+    """py_ecc raises the interpreter's recursion limit to 100,000 on import; a deeply nested JSON text anywhere in the
+    process then overflows the C stack (seen) instead of raising RecursionError. So the limit is put back."""
+    limit = sys.getrecursionlimit()
+    try:
+        return importlib.import_module("py_ecc.optimized_bn128")
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+bn128 = _load_bn128()
 
 _Point = Any
 """py_ecc's projective points: a tuple of three field elements, untyped in the library."""

@@ -1,5 +1,7 @@
 //! The Python face (`attest._native`). Every failure becomes `NativeError(code, detail)`; nothing here panics on input.
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
 use ark_bn254::Fr;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -19,6 +21,12 @@ impl From<Error> for PyErr {
     }
 }
 
+/// Runs `work` without the interpreter lock; a panic, which would be a bug, becomes an error instead of crossing over.
+fn guarded<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    py.detach(|| catch_unwind(AssertUnwindSafe(work)))
+        .unwrap_or_else(|_| Err(Error::new("internal", "the native core failed; please report this")))
+}
+
 /// Signed 64-bit integers; the length is checked before anything is copied.
 fn integers(values: &Bound<'_, PySequence>, most: usize, code: &'static str) -> PyResult<Vec<i64>> {
     let length = values.len()?;
@@ -30,14 +38,15 @@ fn integers(values: &Bound<'_, PySequence>, most: usize, code: &'static str) -> 
         if out.len() == most {
             return Err(Error::new(code, "the sequence grew while it was read").into());
         }
-        out.push(item?.extract::<i64>().map_err(|e| range_error(values.py(), e))?);
+        let value = item?.extract::<i64>();
+        out.push(value.map_err(|e| overflow_as(values.py(), e, "an integer does not fit 64 bits"))?);
     }
     Ok(out)
 }
 
-fn range_error(py: Python<'_>, error: PyErr) -> PyErr {
+fn overflow_as(py: Python<'_>, error: PyErr, detail: &str) -> PyErr {
     if error.is_instance_of::<PyOverflowError>(py) {
-        Error::new(SIGNAL_RANGE, "an integer does not fit 64 bits").into()
+        Error::new(SIGNAL_RANGE, detail).into()
     } else {
         error
     }
@@ -54,7 +63,7 @@ fn words(values: &Bound<'_, PySequence>, most: usize) -> PyResult<Vec<[u8; 32]>>
         let item = values.get_item(i)?.cast_into::<PyInt>()?;
         let bytes = item
             .call_method1("to_bytes", (32, "big"))
-            .map_err(|e| range_error(values.py(), e))?
+            .map_err(|e| overflow_as(values.py(), e, "an integer is negative or over 256 bits"))?
             .extract::<Vec<u8>>()?;
         let mut word = [0u8; 32];
         if bytes.len() != word.len() {
@@ -74,9 +83,9 @@ fn python_ints<'py>(py: Python<'py>, values: &[Fr]) -> PyResult<Vec<Bound<'py, P
 /// Keys for a circuit from the operating system's randomness: (proving key, verification key).
 #[pyfunction]
 fn setup<'py>(py: Python<'py>, circuit: &[u8]) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-    let (proving, verification) = py.detach(|| {
+    let (proving, verification) = guarded(py, || {
         let (proving, verification) = crate::setup::setup(&Circuit::parse(circuit)?)?;
-        Ok::<_, Error>((proving.encode(), verification.encode()))
+        Ok((proving.encode(), verification.encode()))
     })?;
     Ok((PyBytes::new(py, &proving), PyBytes::new(py, &verification)))
 }
@@ -84,7 +93,7 @@ fn setup<'py>(py: Python<'py>, circuit: &[u8]) -> PyResult<(Bound<'py, PyBytes>,
 /// Index of the first constraint that `wires` (integers mod r, canonical) do not satisfy.
 #[pyfunction]
 fn check_circuit(py: Python<'_>, circuit: &[u8], wires: &Bound<'_, PySequence>) -> PyResult<Option<usize>> {
-    let circuit = py.detach(|| Circuit::parse(circuit))?;
+    let circuit = guarded(py, || Circuit::parse(circuit))?;
     let words = words(wires, circuit.n_wires() as usize)?;
     if words.len() != circuit.n_wires() as usize {
         return Err(Error::new("signal-count", format!("{} wires, expected {}", words.len(), circuit.n_wires())).into());
@@ -93,7 +102,7 @@ fn check_circuit(py: Python<'_>, circuit: &[u8], wires: &Bound<'_, PySequence>) 
         .iter()
         .map(|w| fr_from_canonical(w).ok_or_else(|| Error::new(SIGNAL_RANGE, "a wire is not below r")))
         .collect::<Result<Vec<Fr>, Error>>()?;
-    Ok(py.detach(|| crate::witness::first_unsatisfied(&circuit.constraints, &values)))
+    Ok(guarded(py, || Ok(crate::witness::first_unsatisfied(&circuit.constraints, &values)))?)
 }
 
 #[pyclass(frozen, module = "attest._native")]
@@ -103,7 +112,7 @@ struct Prover(crate::prover::Prover);
 impl Prover {
     #[new]
     fn new(py: Python<'_>, circuit: &[u8], proving_key: &[u8]) -> PyResult<Self> {
-        Ok(Self(py.detach(|| crate::prover::Prover::new(circuit, proving_key))?))
+        Ok(Self(guarded(py, || crate::prover::Prover::new(circuit, proving_key))?))
     }
 
     fn prove<'py>(
@@ -113,7 +122,7 @@ impl Prover {
         ctx: &[u8],
     ) -> PyResult<(Vec<i64>, Bound<'py, PyBytes>)> {
         let inputs = integers(inputs, self.n_inputs(), "input-count")?;
-        let (outputs, proof) = py.detach(|| self.0.prove(&inputs, ctx))?;
+        let (outputs, proof) = guarded(py, || self.0.prove(&inputs, ctx))?;
         Ok((outputs, PyBytes::new(py, &proof.encode())))
     }
 
@@ -124,7 +133,7 @@ impl Prover {
         ctx: &[u8],
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let inputs = integers(inputs, self.n_inputs(), "input-count")?;
-        python_ints(py, &self.0.witness(&inputs, ctx)?)
+        python_ints(py, &guarded(py, || self.0.witness(&inputs, ctx))?)
     }
 
     #[getter]
@@ -160,7 +169,7 @@ struct Verifier(crate::verifier::Verifier);
 impl Verifier {
     #[new]
     fn new(py: Python<'_>, verification_key: &[u8]) -> PyResult<Self> {
-        Ok(Self(py.detach(|| crate::verifier::Verifier::new(&VerificationKey::decode(verification_key)?))?))
+        Ok(Self(guarded(py, || crate::verifier::Verifier::new(&VerificationKey::decode(verification_key)?))?))
     }
 
     /// None if the proof verifies, else the name of the first check that failed.
@@ -177,9 +186,7 @@ impl Verifier {
         }
         let read = |values| integers(values, self.0.n_public(), "signal-count");
         match (read(inputs), read(outputs)) {
-            (Ok(inputs), Ok(outputs)) => {
-                Ok(py.detach(|| self.0.verify(&inputs, &outputs, ctx, proof)).err().map(|e| e.code))
-            }
+            (Ok(inputs), Ok(outputs)) => verdict(guarded(py, || self.0.verify(&inputs, &outputs, ctx, proof))),
             (Err(error), _) | (_, Err(error)) => refusal_code(py, error),
         }
     }
@@ -195,7 +202,7 @@ impl Verifier {
             return Ok(Some(error.code));
         }
         match words(signals, self.0.n_public()) {
-            Ok(words) => Ok(py.detach(|| self.0.verify_signals(&words, proof)).err().map(|e| e.code)),
+            Ok(words) => verdict(guarded(py, || self.0.verify_signals(&words, proof))),
             Err(error) => refusal_code(py, error),
         }
     }
@@ -203,6 +210,15 @@ impl Verifier {
     #[getter]
     fn n_public(&self) -> usize {
         self.0.n_public()
+    }
+}
+
+/// A failed check is a result; a failure of the core itself must not pass for a verdict on the proof.
+fn verdict(outcome: Result<(), Error>) -> PyResult<Option<&'static str>> {
+    match outcome {
+        Ok(()) => Ok(None),
+        Err(error) if error.code == "internal" => Err(error.into()),
+        Err(error) => Ok(Some(error.code)),
     }
 }
 

@@ -1,0 +1,30 @@
+"""One toy network with keys for the whole session: making keys takes longer than most tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from attest.proof import Groth16Prover, NativeVerifier, PyEccVerifier, development_setup, key_hash
+from tests.attest.proof.support import Toy, toy_circuit
+
+
+@pytest.fixture(scope="session")
+def toy() -> Toy:
+    circuit = toy_circuit()
+    data = circuit.encode()
+    return Toy(circuit, data, *development_setup(data))
+
+
+@pytest.fixture(scope="session")
+def prover(toy: Toy) -> Groth16Prover:
+    return Groth16Prover(toy.data, toy.proving_key)
+
+
+@pytest.fixture(scope="session")
+def native(toy: Toy) -> NativeVerifier:
+    return NativeVerifier(toy.verification_key, vk_sha256=key_hash(toy.verification_key))
+
+
+@pytest.fixture(scope="session")
+def pyecc(toy: Toy) -> PyEccVerifier:
+    return PyEccVerifier(toy.verification_key, vk_sha256=key_hash(toy.verification_key))
