@@ -6,6 +6,7 @@ and the record that the refusal left. Nothing here knows a secret that its attac
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any
 
 from attest import cbor
 from attest.boot.measure import PCR_APPLICATION
-from attest.command import Mode, SessionKey, parse_command
+from attest.command import Mode, Receipt, SessionKey, parse_command, parse_record
 from attest.evidence.claims import parse_evidence
 from attest.ledger import Ledger, sign_checkpoint
 from attest.ledger.note import Checkpoint
@@ -68,14 +69,35 @@ def _attempt(attacker: str, what: str, expected: str, answer: Message | None) ->
 
 
 def _newest_command(system: LiveSystem) -> bytes:
-    """A genuine command that the gate has just accepted."""
-    receipt = system.relay.wait_answer(lambda m: m["t"] == "receipt", timeout_s=ANSWER_S)
-    if receipt is None:
-        raise SitsError("demo-idle", found="no accepted command", expected="a running loop")
-    for data in reversed(system.relay.commands):
-        if parse_command(data, None).command.header.sequence == receipt["sequence"]:
-            return data
-    raise SitsError("demo-idle", found="no such command", expected="the command of the receipt")
+    """A genuine command that the gate has just accepted. Raises :class:`SitsError` ``demo-idle``."""
+    system.relay.forget()
+    seen: dict[bytes, bytes] = {}
+
+    def receipted(message: Message) -> bool:
+        if message["t"] != "receipt":
+            return False
+        for data in system.relay.commands:
+            seen[hashlib.sha256(data).digest()] = data
+        receipt = parse_record(message["record"]).record
+        return isinstance(receipt, Receipt) and receipt.command_digest in seen
+
+    message = system.relay.wait_answer(receipted, timeout_s=ANSWER_S)
+    if message is None:
+        raise SitsError("demo-idle", found=f"no accepted command in {ANSWER_S} s", expected="a running loop")
+    receipt = parse_record(message["record"]).record
+    assert isinstance(receipt, Receipt)
+    return seen[receipt.command_digest]
+
+
+def _sequence(packet: bytes) -> int:
+    return parse_command(decode(packet)["command"], None).command.header.sequence
+
+
+def _refusal_of(system: LiveSystem, numbers: list[int]) -> Message | None:
+    """The gate's refusal of the command that was meddled with; a busy machine may cause others."""
+    return system.relay.wait_answer(
+        lambda m: m["t"] == "refused" and bool(numbers) and m.get("sequence") == numbers[0], timeout_s=ANSWER_S
+    )
 
 
 def _as_compromised(system: LiveSystem, act: Callable[[CompromisedLoop], list[Attempt]]) -> list[Attempt]:
@@ -114,17 +136,19 @@ def replay(system: LiveSystem) -> list[Attempt]:
 def reorder(system: LiveSystem) -> list[Attempt]:
     """Hold one command back and deliver it after its successor."""
     held: list[bytes] = []
+    numbers: list[int] = []
 
     def hold(packet: bytes) -> list[bytes]:
         if not held:
             held.append(packet)
+            numbers.append(_sequence(packet))
             return []
         system.relay.hook = None
         return [packet, held[0]]
 
     system.relay.forget()
     system.relay.hook = hold
-    answer = system.relay.wait_answer(lambda m: m["t"] == "refused", timeout_s=ANSWER_S)
+    answer = _refusal_of(system, numbers)
     return [_attempt(WIRE, "a command after its successor", "reorder", answer)]
 
 
@@ -146,28 +170,36 @@ def _tampered(system: LiveSystem, field: int, what: str) -> list[Attempt]:
     inputs = _quiet_inputs(system)
     system.relay.forget()
 
+    numbers: list[int] = []
+
     def alter(packet: bytes) -> list[bytes]:
         system.relay.hook = None
+        numbers.append(_sequence(packet))
         message = decode(packet)
         message["command"] = _with_value(message["command"], field)
         return [encode(message)]
 
     system.relay.hook = alter
-    answer = system.relay.wait_answer(lambda m: m["t"] == "refused", timeout_s=ANSWER_S)
+    answer = _refusal_of(system, numbers)
     on_the_wire = _attempt(WIRE, "the signed bytes changed on their way", "signature", answer)
 
-    def change(statement: Statement) -> Statement:
-        if field == INPUTS:
-            return replace(statement, inputs=_nudged(statement.inputs))
-        return replace(statement, outputs=_nudged(statement.outputs))
+    def act(loop: CompromisedLoop) -> list[Attempt]:
+        def change(statement: Statement) -> Statement:
+            if field == OUTPUTS:
+                return replace(statement, outputs=_nudged(statement.outputs))
+            counts = 1
+            while loop.infer(other := _nudged(statement.inputs, counts)) == statement.outputs:
+                counts += 1  # a change that the model itself does not notice is no attack
+            return replace(statement, inputs=other)
 
-    signed = _as_compromised(system, lambda loop: [_signed_attempt(loop, what, "proof-statement", inputs, change)])
-    return [on_the_wire, *signed]
+        return [_signed_attempt(loop, what, "proof-statement", inputs, change)]
+
+    return [on_the_wire, *_as_compromised(system, act)]
 
 
-def _nudged(values: tuple[int, ...]) -> tuple[int, ...]:
-    """The first value moved by one count towards the middle: inside every limit."""
-    return (values[0] + (1 if values[0] <= 0 else -1), *values[1:])
+def _nudged(values: tuple[int, ...], counts: int = 1) -> tuple[int, ...]:
+    """The first value moved by ``counts``: up from zero or below, else down, so that it stays inside every limit."""
+    return (values[0] + (counts if values[0] <= 0 else -counts), *values[1:])
 
 
 def _with_value(command: bytes, field: int) -> bytes:

@@ -185,13 +185,14 @@ class Gate:
             connection.send({"t": "refused", "code": "malformed", "found": "another shape", "expected": "a command"})
             return
         started = time.monotonic_ns()
+        now_ns = time.time_ns()  # the receipt names this instant, so that an auditor judges by the same clock reading
         mode = self.modes.mode
         verdict = judge(
             data,
             self._setup.rules,
             self._state,
             self._epoch,
-            time.time_ns(),
+            now_ns,
             gate_mode=mode,
             verifier=self._verifier,
             explain=self._explain,
@@ -204,15 +205,14 @@ class Gate:
         self.verify_ring.add(judged - started)
         self._last_accepted_mono_ns = judged
         self._silent = False
-        accepted_ns = time.time_ns()
         self._ledger.submit(RecordKind.COMMAND, data)
         timing = {"received": received_mono_ns, "started": started, "judged": judged}
         if self._plc is None or not self.modes.writes:
             timing["acknowledged"] = judged
-            receipt = self._receipt(verdict, accepted_ns=accepted_ns, state=ReadBack.NOT_WRITTEN)
+            receipt = self._receipt(verdict, accepted_ns=now_ns, state=ReadBack.NOT_WRITTEN)
             self._send_receipt(connection, receipt, timing)
             return
-        await self._write(connection, verdict, accepted_ns, timing)
+        await self._write(connection, verdict, now_ns, timing)
 
     async def _write(self, connection: Connection, verdict: Accepted, accepted_ns: int, timing: dict[str, int]) -> None:
         assert self._plc is not None

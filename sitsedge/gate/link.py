@@ -21,7 +21,7 @@ Message = dict[str, Any]
 class LinkError(SitsError):
     """The gate cannot be reached or speaks something else.
 
-    Codes: ``gate-unreachable``, ``gate-closed``, ``gate-message``.
+    Codes: ``gate-unreachable``, ``gate-closed``, ``gate-busy``, ``gate-message``.
     """
 
 
@@ -68,9 +68,11 @@ class GateLink:
         return self._socket.fileno()
 
     def send(self, message: Message) -> None:
-        """Send one packet without waiting; :class:`LinkError` ``gate-closed`` when the gate is gone or stuck."""
+        """Send one packet without waiting; :class:`LinkError` ``gate-closed`` (gone) or ``gate-busy`` (not reading)."""
         try:
             self._socket.send(encode(message), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except BlockingIOError as error:
+            raise LinkError("gate-busy", found="a full socket", expected="a gate that keeps up") from error
         except OSError as error:
             found = error.strerror or type(error).__name__
             raise LinkError("gate-closed", found=found, expected="a gate that reads its socket") from error

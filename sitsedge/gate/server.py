@@ -74,6 +74,7 @@ class PacketServer:
         self._ready = asyncio.Event()
         self._listener: socket.socket | None = None
         self._worker: asyncio.Task[None] | None = None
+        self._paused = False
         self.overflow = 0
         self.malformed = 0
 
@@ -129,7 +130,8 @@ class PacketServer:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * PACKET_BYTES_MAX)
         connection = Connection(client)
         self._connections.add(connection)
-        asyncio.get_running_loop().add_reader(client, self._read, connection)
+        if not self._paused:
+            asyncio.get_running_loop().add_reader(client, self._read, connection)
 
     def _read(self, connection: Connection) -> None:
         try:
@@ -172,6 +174,8 @@ class PacketServer:
                     )
                     continue
                 await self._handler(connection, message, received)
+            if self._paused:
+                self._resume()
             self._ready.clear()
             await self._ready.wait()
 

@@ -188,7 +188,8 @@ class Loop:
             self._tally.refuse(refused)
         except LinkError as error:
             self._unsent(decision.sequence, error)
-            self._drop_link(error)
+            if error.code != "gate-busy":
+                self._drop_link(error)
         except LedgerError as error:
             self._tally.refuse(CycleRefused(error.code, found=error.found, expected=error.expected))
         else:
