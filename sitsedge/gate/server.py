@@ -144,14 +144,22 @@ class PacketServer:
         if not data:
             self._drop(connection)
             return
-        if len(self._queue) >= QUEUE_PACKETS_MAX:
-            self.overflow += 1
-            connection.send(
-                {"t": "refused", "code": "gate-busy", "found": "a full queue", "expected": "a slower source"}
-            )
-            return
         self._queue.append((connection, data, received))
         self._ready.set()
+        if len(self._queue) >= QUEUE_PACKETS_MAX:
+            self._pause()
+
+    def _pause(self) -> None:
+        """Read nobody until the worker has caught up: the kernel's buffers fill and senders notice by themselves."""
+        self.overflow += 1
+        self._paused = True
+        for connection in self._connections:
+            asyncio.get_running_loop().remove_reader(connection.socket)
+
+    def _resume(self) -> None:
+        self._paused = False
+        for connection in self._connections:
+            asyncio.get_running_loop().add_reader(connection.socket, self._read, connection)
 
     def _drop(self, connection: Connection) -> None:
         if connection.closed:
