@@ -147,6 +147,9 @@ class GateAudit:
         if not self._cross.add(GATE_COMMAND, value.digest, header.epoch, header.sequence, index):
             self._add("ledger-reordered", index, "the same command again", "each command once")
             return
+        if self._cross.find(GATE_RECEIPT, value.digest) is not None:
+            self._add("ledger-reordered", index, "a command after its receipt", "the command first")
+            return
         epoch = self._epoch(index, header.epoch)
         if epoch is not None:
             self._wait(epoch, _Pending(index, value.digest, data, self._mode))
