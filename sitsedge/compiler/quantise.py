@@ -29,11 +29,15 @@ from sitsedge.compiler.reference import (
     IntegerModel,
     Ints,
 )
-from sitsedge.compiler.rounding import fit_rows, moment
+from sitsedge.compiler.rounding import fit_rows, importance
 
 ACTIVATION_BITS = (6, 7, 8, 9, 10, 11, 12)
-FIRST_WEIGHT_BITS = (8, 7, 6, 5)
+FIRST_WEIGHT_BITS = (8, 7, 6)
 WEIGHT_BITS = (8, 7, 6)
+ALIGNMENTS = ("box", "data")
+
+NEARLY_BEST = 1.1
+"""Where nothing meets the goal, a tenth more error is worth a smaller circuit."""
 
 SEARCH_WEIGHTS_MAX = 8192
 """Above this size one trial takes too long for the whole grid; only full weights are tried."""
@@ -49,11 +53,12 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Bits chosen: activations, weights of the first layer, weights of the others."""
+    """Bits chosen: activations, weights of the first layer, weights of the others; how inputs are aligned."""
 
     activation_bits: int
     first_weight_bits: int
     weight_bits: int
+    align: str = "box"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,8 +93,8 @@ class _Trial:
     sums: list[Floats]
     outputs: Floats
     span: Floats
-    first_fits: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
-    """Weights and bias of a hidden first layer by weight bits: they do not depend on the other bits."""
+    first_fits: dict[tuple[int, str], tuple[Ints, Ints]] = field(default_factory=dict)
+    """Weights and bias of a hidden first layer by weight bits and alignment, the only things they depend on."""
 
 
 def quantise(network: FloatNetwork, scales: Scales, counts: Ints, raw: Floats, *, goal: Goal) -> Quantised:
@@ -101,38 +106,35 @@ def quantise(network: FloatNetwork, scales: Scales, counts: Ints, raw: Floats, *
     outputs = network.run(raw)
     spread = outputs.max(axis=0) - outputs.min(axis=0)
     trial = _Trial(network, scales, counts, sums, outputs, np.maximum(spread, scales.outputs))
-    best: Quantised | None = None
+    found: list[Quantised] = []
     failure: QuantiseError | None = None
     for choice in _choices(network):
         try:
-            found = _try(trial, choice, goal)
+            found.append(_try(trial, choice, goal))
         except QuantiseError as error:
             failure = error
-            continue
-        if best is None or _rank(found) < _rank(best):
-            best = found
-    if best is not None:
-        return best
-    assert failure is not None, "at least one choice was tried"
-    raise failure
+    if not found:
+        assert failure is not None, "at least one choice was tried"
+        raise failure
+    return _select(found)
+
+
+def _select(found: list[Quantised]) -> Quantised:
+    """The smallest circuit among those that meet the goal, else among those nearly as accurate as the best."""
+    good = [q for q in found if q.meets_goal]
+    if not good:
+        best = min(q.rms for q in found)
+        good = [q for q in found if q.rms <= NEARLY_BEST * best]
+    return min(good, key=lambda q: (q.constraints, q.rms))
 
 
 def _choices(network: FloatNetwork) -> list[Choice]:
     if sum(layer.weights.size for layer in network.layers) > SEARCH_WEIGHTS_MAX:
-        return [Choice(bits, 8, 8) for bits in ACTIVATION_BITS]
+        return [Choice(bits, 8, 8, align) for bits in ACTIVATION_BITS for align in ALIGNMENTS]
     one_layer = len(network.layers) == 1
     activations = ACTIVATION_BITS[:1] if one_layer else ACTIVATION_BITS
     others = WEIGHT_BITS[:1] if one_layer else WEIGHT_BITS
-    return [Choice(*bits) for bits in itertools.product(activations, FIRST_WEIGHT_BITS, others)]
-
-
-def _rank(found: Quantised) -> tuple[bool, float, float]:
-    """Models that meet the goal come first, smallest first; the others by accuracy."""
-    return (
-        (False, float(found.constraints), found.rms)
-        if found.meets_goal
-        else (True, found.rms, float(found.constraints))
-    )
+    return list(itertools.starmap(Choice, itertools.product(activations, FIRST_WEIGHT_BITS, others, ALIGNMENTS)))
 
 
 def _try(trial: _Trial, choice: Choice, goal: Goal) -> Quantised:
@@ -142,13 +144,12 @@ def _try(trial: _Trial, choice: Choice, goal: Goal) -> Quantised:
     layers: list[IntegerLayer] = []
     last = len(trial.network.layers) - 1
     for index, layer in enumerate(trial.network.layers):
-        bits = choice.weight_bits if index else choice.first_weight_bits
         widths = _Inputs(values, low, high, real, first=index == 0)
         if index == last:
-            made = _output_layer(layer, widths, trial.sums[index], trial.scales.outputs)
+            made = _output_layer(layer, widths, trial.sums[index], trial.scales.outputs, choice.align)
         else:
             fits = trial.first_fits if index == 0 else {}
-            made, real = _hidden_layer(layer, widths, trial.sums[index], choice.activation_bits, bits, fits)
+            made, real = _hidden_layer(layer, widths, trial.sums[index], choice, fits)
         bound = layer_bounds(made, low, high)
         low, high, values = bound.out_low, bound.out_high, made.run(values)
         layers.append(made)
@@ -171,19 +172,25 @@ class _Inputs:
     real: Floats
     first: bool
 
-    def box_moment(self, in_shift: Ints) -> Floats:
-        """Over the box for real inputs; for activations, of independent ones spread as on the data."""
+    def box(self, in_shift: Ints) -> tuple[Floats, Floats]:
+        """Mean and variance over the box for real inputs; for activations, those of the data."""
         factor = np.exp2(in_shift)
         if self.first:
             low, high = self.low * factor, self.high * factor
-            return moment((low + high) / 2, np.maximum((high - low) ** 2 / 12, 1.0))
+            return (low + high) / 2, np.maximum((high - low) ** 2 / 12, 1.0)
         values = self.values * factor
-        return moment(values.mean(axis=0), values.var(axis=0) + factor**2)
+        return values.mean(axis=0), values.var(axis=0) + factor**2
 
 
-def _column_shifts(inputs: _Inputs) -> Ints:
-    """Exponents that bring narrow inputs nearer to the widest, so that one int8 row serves all of them."""
-    width = np.maximum(inputs.high - inputs.low, 1).astype(np.float64)
+def _column_shifts(inputs: _Inputs, align: str) -> Ints:
+    """Exponents that bring narrow inputs nearer to the widest, so that one int8 row serves all of them.
+
+    By the width of the box the sums stay shortest; by the spread of the data the weights are used best.
+    """
+    if not inputs.first:
+        return np.zeros(inputs.real.size, np.int64)
+    width = inputs.high - inputs.low if align == "box" else inputs.values.std(axis=0)
+    width = np.maximum(width, 1).astype(np.float64)
     shifts: Ints = np.clip(np.floor(np.log2(width.max() / width)), 0, IN_SHIFT_MAX).astype(np.int64)
     return shifts
 
@@ -195,8 +202,9 @@ def _fit(
     per_column = inputs.real * np.exp2(-in_shift)
     wanted = np.column_stack([layer.weights * per_column * gain[:, None], layer.bias * gain])
     features = (inputs.values << in_shift).astype(np.float64)
-    box = inputs.box_moment(in_shift)
-    fitted = fit_rows(features, box, sums * gain, wanted, weight_max=weight_max)
+    box = inputs.box(in_shift)
+    weights = importance(sums, layer.low, layer.high)
+    fitted = fit_rows(features, box, sums * gain, wanted, weight_max=weight_max, weights=weights)
     bias = fitted[:, -1]
     if np.abs(bias).max() > INT32_MAX:
         raise QuantiseError(
@@ -212,21 +220,22 @@ def _hidden_layer(
     layer: FloatLayer,
     inputs: _Inputs,
     sums: Floats,
-    activation_bits: int,
-    weight_bits: int,
-    fits: dict[int, tuple[Ints, Ints]],
+    choice: Choice,
+    fits: dict[tuple[int, str], tuple[Ints, Ints]],
 ) -> tuple[IntegerLayer, Floats]:
     """The layer and the real value of one count of each of its activations."""
+    weight_bits = choice.first_weight_bits if inputs.first else choice.weight_bits
     weight_max = (1 << (weight_bits - 1)) - 1
-    in_shift = _column_shifts(inputs) if inputs.first else np.zeros(inputs.real.size, np.int64)
+    in_shift = _column_shifts(inputs, choice.align)
     largest = np.abs(layer.weights * inputs.real * np.exp2(-in_shift)).max(axis=1)
     gain = weight_max / np.where(largest > 0, largest, weight_max)
-    if weight_bits not in fits:
-        fits[weight_bits] = _fit(layer, inputs, in_shift, gain, sums, weight_max)
-    weights, bias = fits[weight_bits]
+    key = (weight_bits, choice.align)
+    if key not in fits:
+        fits[key] = _fit(layer, inputs, in_shift, gain, sums, weight_max)
+    weights, bias = fits[key]
     reach = np.abs(np.clip(sums, layer.low, layer.high)).max(axis=0)
     reach = np.where(reach > 0, reach, np.abs(sums).max(axis=0)) * gain
-    wanted = np.ceil(np.log2(np.maximum(reach, 1.0) / ((1 << activation_bits) - 1)))
+    wanted = np.ceil(np.log2(np.maximum(reach, 1.0) / ((1 << choice.activation_bits) - 1)))
     shift = np.clip(wanted, 0, SHIFT_MAX).astype(np.int64)
 
     def make() -> IntegerLayer:
@@ -249,9 +258,9 @@ def _hidden_layer(
     return made, np.exp2(shift) / gain
 
 
-def _output_layer(layer: FloatLayer, inputs: _Inputs, sums: Floats, scale: Floats) -> IntegerLayer:
+def _output_layer(layer: FloatLayer, inputs: _Inputs, sums: Floats, scale: Floats, align: str) -> IntegerLayer:
     """The last layer: counts times ``scale`` are physical units, exactly."""
-    in_shift = _column_shifts(inputs) if inputs.first else np.zeros(inputs.real.size, np.int64)
+    in_shift = _column_shifts(inputs, align)
     largest = np.abs(layer.weights * inputs.real * np.exp2(-in_shift)).max(axis=1) / scale
     room = np.floor(np.log2(WEIGHT_MAX / np.where(largest > 0, largest, WEIGHT_MAX)))
     if room.min() < 0:

@@ -97,6 +97,7 @@ def make_report(
             "activation_bits": quantised.choice.activation_bits,
             "first_weight_bits": quantised.choice.first_weight_bits,
             "weight_bits": quantised.choice.weight_bits,
+            "input_alignment": quantised.choice.align,
             "goal": {"rms_of_span": goal.rms, "max_of_span": goal.peak},
             "goal_met": quantised.meets_goal,
             "rms_of_span": quantised.rms,

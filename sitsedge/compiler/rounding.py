@@ -17,6 +17,16 @@ from sitsedge.compiler.network import Floats
 BOX_SHARE = 0.02
 """Weight of the box against the data: large enough to keep unseen directions, small enough to fit the seen."""
 
+MARGIN_OF_SPREAD = 0.3
+HIDDEN_WEIGHT = 0.3
+"""Rows within this share of the spread beyond a bound count fully; the others less, but enough to stay there."""
+
+DAMPING = 1e-9
+"""Relative; keeps directions that neither data nor box move invertible."""
+
+WEIGHTED_PRODUCT_MAX = 1 << 26
+"""Above this many products one second moment serves all neurons of the layer instead of one each."""
+
 SMALL_PRODUCT_MAX = 1 << 24
 """Multiplications up to which plain summation takes a few tens of milliseconds at most."""
 
@@ -30,25 +40,63 @@ def moment(mean: Floats, variance: Floats) -> Floats:
     return np.outer(full, full) + np.diag(np.append(variance, 0.0))
 
 
-def fit_rows(features: Floats, box: Floats, target: Floats, wanted: Floats, *, weight_max: int) -> Floats:
+def importance(sums: Floats, low: float, high: float) -> Floats:
+    """Weight of every calibration row for every neuron, from its float sums (rows, m).
+
+    Where a clamp or ReLU hides the sum, its error does not reach the output; such rows keep a small weight so
+    that they stay hidden.
+    """
+    margin = MARGIN_OF_SPREAD * sums.std(axis=0)
+    seen = (sums > low - margin) & (sums < high + margin)
+    return np.where(seen, 1.0, HIDDEN_WEIGHT)
+
+
+def fit_rows(
+    features: Floats,
+    box: tuple[Floats, Floats],
+    target: Floats,
+    wanted: Floats,
+    *,
+    weight_max: int,
+    weights: Floats | None = None,
+) -> Floats:
     """Integer weights and bias for every neuron of a layer.
 
-    ``features`` (rows, n) are the integer inputs, ``box`` the (n + 1, n + 1) moment over the box, ``target``
-    (rows, m) the float sums in accumulator units, ``wanted`` (m, n + 1) the unrounded weights and bias.
+    ``features`` (rows, n) are the integer inputs, ``box`` their mean and variance over the box (each (n,)),
+    ``target`` (rows, m) the float sums in accumulator units, ``wanted`` (m, n + 1) the unrounded weights and bias,
+    ``weights`` (rows, m) the importance of each row for each neuron.
     Returns (m, n + 1) whole numbers, weights within ``±weight_max``.
     """
     rows = features.shape[0]
-    full = np.column_stack([features, np.ones(rows)])
-    prior = BOX_SHARE * box
-    hessian = _products(full, full) / rows + prior
-    right = _products(target, full) / rows + wanted @ prior
-    centre = np.linalg.lstsq(hessian, right.T, rcond=None)[0].T
+    # Counted from whole-numbered means, a weight's move leaves the mean sum alone; the bias turns back exactly.
+    centre_of_data = np.rint(features.mean(axis=0))
+    full = np.column_stack([features - centre_of_data, np.ones(rows)])
+    prior = BOX_SHARE * moment(box[0] - centre_of_data, box[1])
+    wanted = wanted.copy()
+    wanted[:, -1] += wanted[:, :-1] @ centre_of_data
+    if weights is not None and rows * weights.shape[1] * full.shape[1] ** 2 <= WEIGHTED_PRODUCT_MAX:
+        hessian = np.einsum("rm,ri,rj->mij", weights, full, full, optimize=True) / rows + prior
+        right = _products(target * weights, full) / rows + wanted @ prior
+    else:
+        hessian = (_products(full, full) / rows + prior)[None]
+        right = _products(target, full) / rows + wanted @ prior
+    size = full.shape[1]
+    hessian = hessian * (1 + DAMPING * np.eye(size))
+    centre = np.linalg.solve(hessian, right[..., None])[..., 0]
     bound = np.append(np.full(features.shape[1], float(weight_max)), np.inf)
     start = _sequential(hessian, centre, bound)
     plain = np.clip(np.rint(wanted), -bound, bound)
     candidates = [_descend(hessian, centre, guess, bound) for guess in (start, plain)]
-    costs = [np.einsum("ij,jk,ik->i", c - centre, hessian, c - centre) for c in candidates]
-    return np.where((costs[0] <= costs[1])[:, None], candidates[0], candidates[1])
+    costs = [_cost(hessian, candidate - centre) for candidate in candidates]
+    chosen = np.where((costs[0] <= costs[1])[:, None], candidates[0], candidates[1])
+    chosen[:, -1] -= chosen[:, :-1] @ centre_of_data
+    return chosen
+
+
+def _cost(hessian: Floats, error: Floats) -> Floats:
+    """dᵀHd per neuron; ``hessian`` (m or 1, n, n), ``error`` (m, n)."""
+    moved = (hessian @ error[..., None])[..., 0]
+    return np.asarray((error * moved).sum(axis=1))
 
 
 def _products(a: Floats, b: Floats) -> Floats:
@@ -64,14 +112,12 @@ def _products(a: Floats, b: Floats) -> Floats:
 
 def _sequential(hessian: Floats, centre: Floats, bound: Floats) -> Floats:
     """Round one coordinate after another, moving the rest to make up for each rounding error."""
-    n = hessian.shape[0]
-    damped = hessian + np.eye(n) * 1e-9 * np.trace(hessian) / n
-    upper = np.linalg.cholesky(np.linalg.inv(damped)).T
+    upper = np.linalg.cholesky(np.linalg.inv(hessian)).transpose(0, 2, 1)
     current, result = centre.copy(), np.zeros_like(centre)
-    for j in range(n):
+    for j in range(hessian.shape[1]):
         result[:, j] = np.clip(np.rint(current[:, j]), -bound[j], bound[j])
-        error = (current[:, j] - result[:, j]) / upper[j, j]
-        current[:, j:] -= np.outer(error, upper[j, j:])
+        error = (current[:, j] - result[:, j]) / upper[:, j, j]
+        current[:, j:] -= error[:, None] * upper[:, j, j:]
     return result
 
 
@@ -80,9 +126,9 @@ def _descend(hessian: Floats, centre: Floats, start: Floats, bound: Floats) -> F
     current = start.copy()
     for _ in range(SWEEPS_MAX):
         moved = False
-        for j in range(hessian.shape[0]):
-            gradient = (current - centre) @ hessian[:, j]
-            best = np.clip(np.rint(current[:, j] - gradient / hessian[j, j]), -bound[j], bound[j])
+        for j in range(hessian.shape[1]):
+            gradient = ((current - centre) * hessian[:, :, j]).sum(axis=1)
+            best = np.clip(np.rint(current[:, j] - gradient / hessian[:, j, j]), -bound[j], bound[j])
             moved = moved or bool(np.any(best != current[:, j]))
             current[:, j] = best
         if not moved:

@@ -18,7 +18,7 @@ from sitsedge.compiler.network import FloatLayer, FloatNetwork
 from sitsedge.compiler.onnx_import import import_bytes
 from sitsedge.compiler.quantise import Goal, Quantised, Scales, quantise
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
-from sitsedge.compiler.rounding import fit_rows, moment
+from sitsedge.compiler.rounding import HIDDEN_WEIGHT, fit_rows, importance, moment
 from tests.sitsedge.compiler.nets import random_model, random_onnx
 
 MEAN = np.array([30, 2.5, 950, 12000, 5, 0.1, 20, 100.0])
@@ -132,8 +132,8 @@ def test_fitted_rounding_is_never_worse_than_plain_rounding_on_its_measure() -> 
     features = rng.integers(-50, 300, (400, 6)).astype(float)
     wanted = rng.normal(size=(5, 7)) * 20
     target = np.column_stack([features, np.ones(400)]) @ wanted.T
+    fitted = fit_rows(features, (features.mean(axis=0), features.var(axis=0)), target, wanted, weight_max=127)
     box = moment(features.mean(axis=0), features.var(axis=0))
-    fitted = fit_rows(features, box, target, wanted, weight_max=127)
     full = np.column_stack([features, np.ones(400)])
 
     def cost(rows: np.ndarray) -> np.ndarray:
@@ -142,6 +142,28 @@ def test_fitted_rounding_is_never_worse_than_plain_rounding_on_its_measure() -> 
 
     assert (cost(fitted) <= cost(np.rint(wanted)) + 1e-9).all()
     assert cost(fitted).sum() < 0.5 * cost(np.rint(wanted)).sum()
+
+
+def test_inputs_far_from_zero_lose_no_accuracy() -> None:
+    """A temperature around 900 °C that moves by 2: the mean must not eat the weights' bits."""
+    rng = np.random.default_rng(3)
+    counts = np.column_stack([rng.integers(17900, 18100, 600), rng.integers(-2000, 2000, 600)])
+    network = FloatNetwork(
+        (
+            FloatLayer(np.array([[0.5, 0.3], [-0.7, 0.2]]), np.array([-450.0, 630.0]), low=0.0),
+            FloatLayer(np.array([[1.0, -1.5]]), np.zeros(1)),
+        )
+    )
+    scales = Scales(np.array([0.05, 0.001]), np.array([0.002]), np.array([16000, -2000]), np.array([20000, 2000]))
+    found = fit(network, scales, counts * scales.inputs)
+    assert found.meets_goal
+    assert found.rms < 0.002
+
+
+def test_rows_hidden_by_a_clamp_count_less() -> None:
+    sums = np.array([[-5.0], [-0.1], [0.5], [1.1], [5.0]])
+    assert importance(sums, 0.0, 1.0)[:, 0].tolist() == [HIDDEN_WEIGHT, 1.0, 1.0, 1.0, HIDDEN_WEIGHT]
+    assert importance(sums, -np.inf, np.inf).min() == 1.0
 
 
 def valid() -> dict[str, object]:
