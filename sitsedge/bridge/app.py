@@ -47,10 +47,11 @@ log = logging.getLogger(__name__)
 
 def assembler_of(config: BridgeConfig) -> Assembler:
     """The assembler of the declared alignment policy."""
-    alignment = config.alignment
+    alignment, trigger = config.alignment, config.trigger
     if isinstance(alignment, OnTrigger):
-        skew_ns_max = round(alignment.skew_ms_max * 1_000_000)
-        return TriggerAssembler(config.tag_names, trigger=alignment.tag, skew_ns_max=skew_ns_max)
+        assert trigger is not None
+        skew_ns_max = None if alignment.skew_ms_max is None else round(alignment.skew_ms_max * 1_000_000)
+        return TriggerAssembler(config.tag_names, trigger=trigger, skew_ns_max=skew_ns_max)
     return SameTimestampAssembler(config.tag_names)
 
 
@@ -70,7 +71,7 @@ class BridgeApp:
             identity=load_identity(base / config.certificate, base / config.private_key),
             server_certificate=server_certificate,
             namespace_uri=config.namespace,
-            tags={tag.name: tag.path for tag in config.tags},
+            tags=config.paths,
             deadline_s=config.deadline_ms / 1000,
             reconnect=ReconnectPolicy(
                 first_s=min(FIRST_WAIT_S, config.reconnect_ms_max / 1000), max_s=config.reconnect_ms_max / 1000
@@ -99,6 +100,8 @@ class BridgeApp:
                 if worker.done():
                     worker.result()
         finally:
+            # Both: asyncio.wait_for of Python 3.11 may swallow a cancellation that meets a result.
+            self._stop.set()
             worker.cancel()
             await asyncio.gather(worker, return_exceptions=True)
             await self._client.close()
@@ -112,14 +115,16 @@ class BridgeApp:
             item_queue=self._config.item_queue,
             hand_over=HAND_OVER_MAX,
         )
-        while True:
+        while not self._stop.is_set():
             try:
-                self._subscription = await self._client.subscribe(self._config.tag_names, options)
+                self._subscription = await self._client.subscribe(tuple(self._config.paths), options)
                 break
             except OpcUaError as error:
                 if error.code not in TRANSIENT:
                     raise
                 await self._client.wait_connected(self._config.reconnect_ms_max / 1000)
+        if self._subscription is None:
+            return
         self._connects_seen = self._client.connects_total
         revised_ms = self._subscription.revised_publishing_ms
         if revised_ms > self._config.publishing_interval_ms:
@@ -127,13 +132,13 @@ class BridgeApp:
             log.warning("the server publishes every %g ms, asked were %g", revised_ms, options.publishing_ms)
         freeze_garbage(disable=False)
         self._snapshot(self._state())
-        while True:
+        while not self._stop.is_set():
             await self._pass_on(self._subscription)
 
     async def _connect(self) -> None:
         """The first connection; waits for a server that is not there yet, but not for one that is another."""
         wait_s = FIRST_WAIT_S
-        while True:
+        while not self._stop.is_set():
             try:
                 await self._client.connect()
             except CertificateError:

@@ -19,6 +19,9 @@ UInt16 = Annotated[int, Field(ge=0, le=65535)]
 ITEM_QUEUE_MAX = 1000
 """Values a server may be asked to keep per tag between two publishes: ten seconds at 100 Hz."""
 
+TRIGGER = "(trigger)"
+"""Name of a trigger that is no tag; no tag can be called so."""
+
 
 class BridgeTag(Strict):
     """A subscribed variable. ``path``: browse path below Objects, every element in the configured namespace."""
@@ -28,20 +31,26 @@ class BridgeTag(Strict):
 
 
 class SameTimestamp(Strict):
-    """One sample per source timestamp, made when every tag has a value with exactly that timestamp."""
+    """One sample per source timestamp, made when every tag has a value with exactly that timestamp.
+
+    For servers that notify every tag each cycle. By default an OPC UA server says nothing about a tag whose value
+    and status are what they were (OPC 10000-4, 7.22.2, trigger StatusValue); such a cycle is never complete.
+    """
 
     policy: Literal["same-timestamp"] = "same-timestamp"
 
 
 class OnTrigger(Strict):
-    """One sample per value of ``tag``, made of it and the latest value of each other tag.
+    """One sample per new source timestamp of the variable at ``path``, with the latest value of each tag.
 
-    A value whose source timestamp differs from the trigger's by more than ``skew_ms_max`` makes the sample stale.
+    ``path`` may be one of the tags' or another one: a row or cycle counter that the source writes last. A tag
+    without news counts as unchanged while the connection lives, as the subscription promises; with ``skew_ms_max``
+    a tag whose source timestamp differs by more from the trigger's makes the sample stale instead.
     """
 
     policy: Literal["trigger"]
-    tag: FieldName
-    skew_ms_max: Milliseconds
+    path: Annotated[str, Field(min_length=1, max_length=255)]
+    skew_ms_max: Milliseconds | None = None
 
 
 class Loopback(Strict):
@@ -69,8 +78,8 @@ class Loopback(Strict):
 class BridgeConfig(Strict):
     """A whole bridge file, version 1. Paths are relative to the configuration file unless absolute.
 
-    ``item_queue``: values the server keeps per tag between two publishes; more than one only matters when the
-    publishing interval is longer than the source's cycle. ``source_age_ms_max``: a sample older than this is not
+    ``item_queue``: values the server keeps per tag between two publishes: room for a source faster than the
+    publishing interval, and for a client that was held up. ``source_age_ms_max``: a sample older than this is not
     forwarded (servers deliver what they kept during an outage as one burst).
     """
 
@@ -83,7 +92,7 @@ class BridgeConfig(Strict):
     tags: Annotated[list[BridgeTag], Field(min_length=1, max_length=FIELDS_MAX)]
     alignment: Annotated[SameTimestamp | OnTrigger, Field(discriminator="policy")] = SameTimestamp()
     publishing_interval_ms: Milliseconds = 10.0
-    item_queue: Annotated[int, Field(ge=1, le=ITEM_QUEUE_MAX)] = 32
+    item_queue: Annotated[int, Field(ge=1, le=ITEM_QUEUE_MAX)] = 256
     source_age_ms_max: Milliseconds
     future_ms_max: Milliseconds = 1000.0
     send_to: Loopback
@@ -97,14 +106,28 @@ class BridgeConfig(Strict):
         names = [tag.name for tag in self.tags]
         if len(set(names)) != len(names):
             raise ValueError("each tag name once")
-        if isinstance(self.alignment, OnTrigger) and self.alignment.tag not in names:
-            raise ValueError(f"an alignment.tag that is one of the tags {', '.join(names)}")
         return self
 
     @property
     def tag_names(self) -> tuple[str, ...]:
         """Names in the order of the DataSet's fields."""
         return tuple(tag.name for tag in self.tags)
+
+    @property
+    def trigger(self) -> str | None:
+        """Name under which the trigger is subscribed: a tag's own where it is one, else ``TRIGGER``."""
+        if not isinstance(self.alignment, OnTrigger):
+            return None
+        path = self.alignment.path
+        return next((tag.name for tag in self.tags if tag.path == path), TRIGGER)
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """Everything to subscribe to: name → browse path."""
+        paths = {tag.name: tag.path for tag in self.tags}
+        if isinstance(self.alignment, OnTrigger) and self.trigger == TRIGGER:
+            paths[TRIGGER] = self.alignment.path
+        return paths
 
     def layout(self) -> DataSetLayout:
         """The DataSet that is sent: every tag a Double, in order."""

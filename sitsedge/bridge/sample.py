@@ -29,6 +29,7 @@ INCOMPLETE = "incomplete"
 OUT_OF_ORDER = "out-of-order"
 NO_SOURCE_TIMESTAMP = "no-source-timestamp"
 STALE_TAG = "stale-tag"
+BAD_TRIGGER = "bad-trigger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +129,12 @@ class SameTimestampAssembler:
 
 
 class TriggerAssembler:
-    """A sample whenever the trigger tag has a new source timestamp, with the latest value of each other tag."""
+    """A sample whenever the trigger has a new source timestamp, with the latest value of each tag.
 
-    def __init__(self, tags: Sequence[str], *, trigger: str, skew_ns_max: int) -> None:
+    ``trigger`` is one of ``tags`` or another variable; ``skew_ns_max`` None: a tag without news is unchanged.
+    """
+
+    def __init__(self, tags: Sequence[str], *, trigger: str, skew_ns_max: int | None) -> None:
         self._tags = tuple(tags)
         self._trigger = trigger
         self._skew_ns_max = skew_ns_max
@@ -139,9 +143,10 @@ class TriggerAssembler:
         self.dropped: Counter[str] = Counter()
 
     def take(self, values: Sequence[ReadResult]) -> list[Sample]:
-        """See :class:`Assembler`. ``values`` are put in source-time order first, the trigger last at equal times,
+        """See :class:`Assembler`.
 
-        because a server delivers what one publish gathered tag by tag, not instant by instant.
+        ``values`` are put in source-time order first, the trigger last at equal times, because a server delivers
+        what one publish gathered tag by tag, not instant by instant.
         """
         timed = [(result.t_source_ns, result) for result in values if result.t_source_ns is not None]
         self.dropped[NO_SOURCE_TIMESTAMP] += len(values) - len(timed)
@@ -159,23 +164,28 @@ class TriggerAssembler:
         return made
 
     def _sample(self, t_source_ns: int) -> Sample | None:
+        """The sample of this trigger, or None with the reason counted."""
+        latest = [self._latest.get(tag) for tag in self._tags]
+        known = [result for result in latest if result is not None]
+        reason = None
         if t_source_ns <= self._last_ns:
-            self.dropped[OUT_OF_ORDER] += 1
+            reason = OUT_OF_ORDER
+        elif len(known) < len(latest):
+            reason = INCOMPLETE
+        elif any(self._is_stale(result, t_source_ns) for result in known):
+            reason = STALE_TAG
+        elif self._latest[self._trigger].status >> 30 >= 2 and self._trigger not in self._tags:
+            reason = BAD_TRIGGER
+        if reason is not None:
+            self.dropped[reason] += 1
             return None
-        fields = []
-        for tag in self._tags:
-            result = self._latest.get(tag)
-            if result is None:
-                self.dropped[INCOMPLETE] += 1
-                return None
-            assert result.t_source_ns is not None
-            if abs(t_source_ns - result.t_source_ns) > self._skew_ns_max:
-                self.dropped[STALE_TAG] += 1
-                return None
-            fields.append(field_of(result))
         self._last_ns = t_source_ns
-        return Sample(t_source_ns, tuple(fields))
+        return Sample(t_source_ns, tuple(field_of(result) for result in known))
+
+    def _is_stale(self, result: ReadResult, t_source_ns: int) -> bool:
+        assert result.t_source_ns is not None
+        return self._skew_ns_max is not None and abs(t_source_ns - result.t_source_ns) > self._skew_ns_max
 
     def reset(self) -> None:
-        """See :class:`Assembler`."""
+        """See :class:`Assembler`; the server sends every tag's current value after a reconnect."""
         self._latest.clear()

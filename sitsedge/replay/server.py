@@ -1,7 +1,8 @@
 """The OPC UA server of a replay: one AnalogItem per column, plus what is being played, under one namespace.
 
 Every value of a row carries the same source timestamp: the instant it was played, to the microsecond, strictly
-later than the row before. A cell without a number is published as a bad status with no value at all.
+later than the row before. ``Replay/Row`` counts the rows played and is written last: the trigger for subscribers.
+A cell without a number is published as a bad status with no value at all.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class ReplayServer:
         self._nodes: list[Any] = []
         self._about: dict[str, Any] = {}
         self._last_us = 0
+        self._played = 0
         self._monitored: set[Any] = set()
         self.subscribed = asyncio.Event()
         """Set once every column has been put under subscription by a client."""
@@ -82,10 +84,13 @@ class ReplayServer:
         self._last_us = max(time.time_ns() // _NS_PER_US, self._last_us + 1)
         moment = _EPOCH + dt.timedelta(microseconds=self._last_us)
         await self._say("Recording", recording, ua.VariantType.String, moment)
-        await self._say("Row", number, ua.VariantType.Int64, moment)
         await self._say("RecordedTime", row.time, ua.VariantType.DateTime, moment)
         for node, cell in zip(self._nodes, row.cells, strict=True):
             await self._server.write_attribute_value(node.nodeid, _data_value(cell, moment))
+        # Last, and never the same twice in a row: whoever sees it change has been told the whole row.
+        self._played += 1
+        await self._say("RowInRecording", number, ua.VariantType.Int64, moment)
+        await self._say("Row", self._played, ua.VariantType.Int64, moment)
         return self._last_us * _NS_PER_US
 
     async def finish(self) -> None:
@@ -121,6 +126,7 @@ class ReplayServer:
         about = await _folder(folders, (REPLAY_FOLDER,), index)
         for name, initial, kind in (
             ("Recording", "", ua.VariantType.String),
+            ("RowInRecording", 0, ua.VariantType.Int64),
             ("Row", 0, ua.VariantType.Int64),
             ("RecordedTime", dt.datetime(1601, 1, 1, tzinfo=dt.UTC), ua.VariantType.DateTime),
             ("Finished", False, ua.VariantType.Boolean),
