@@ -5,6 +5,7 @@ Nothing that arrives here is trusted by either side for what it says; the signat
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from pathlib import Path
@@ -63,6 +64,7 @@ class GateLink:
                 expected="a running sits-gate",
                 hint="start the gate first; sitsctl deploy does",
             ) from error
+        self._socket.setblocking(False)  # with a time-out set, Python's send() would wait in spite of MSG_DONTWAIT
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -79,10 +81,11 @@ class GateLink:
 
     def receive(self, timeout_s: float | None) -> Message | None:
         """The next packet; ``None`` when nothing came in ``timeout_s`` (0 = only what is there)."""
-        self._socket.settimeout(timeout_s)
+        if timeout_s != 0 and not select.select([self._socket], [], [], timeout_s)[0]:
+            return None
         try:
             data = self._socket.recv(PACKET_BYTES_MAX)
-        except (TimeoutError, BlockingIOError):
+        except BlockingIOError:
             return None
         except OSError as error:
             found = error.strerror or type(error).__name__

@@ -1,0 +1,52 @@
+"""Fixtures for the appliance's tests: a real module built once, and a deployment on ports of its own."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sitsedge.compiler import build
+from sitsedge.modules import Bundle, PublisherTrust, read_bundle
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EXAMPLE = ROOT / "examples" / "rolling-mill"
+
+
+@pytest.fixture(scope="session")
+def mill_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """The rolling-mill module, built from its ONNX file."""
+    key = Ed25519PrivateKey.generate()
+    out = tmp_path_factory.mktemp("module") / "bundle"
+    build(EXAMPLE / "model.onnx", EXAMPLE / "calibration.csv", EXAMPLE / "limits.yaml", out, signer=key, name="mill")
+    return read_bundle(out, PublisherTrust((key.public_key(),)))
+
+
+def free_port(kind: socket.SocketKind) -> int:
+    """A port nobody listens on now."""
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def mill(tmp_path: Path) -> Path:
+    """A copy of the rolling-mill example on free ports; returns its deployment file."""
+    folder = tmp_path / "mill"
+    folder.mkdir()
+    for name in ("model.onnx", "calibration.csv", "limits.yaml", "deployment.yaml", "gate.yaml"):
+        shutil.copy(EXAMPLE / name, folder / name)
+    replace(folder / "deployment.yaml", "port: 14840", f"port: {free_port(socket.SOCK_DGRAM)}")
+    replace(folder / "gate.yaml", "127.0.0.1:14841", f"127.0.0.1:{free_port(socket.SOCK_STREAM)}")
+    return folder / "deployment.yaml"
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    """Replace text that must be there."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
