@@ -130,7 +130,7 @@ def _select(found: list[Quantised]) -> Quantised:
 
 def _choices(network: FloatNetwork) -> list[Choice]:
     if sum(layer.weights.size for layer in network.layers) > SEARCH_WEIGHTS_MAX:
-        return [Choice(bits, 8, 8, align) for bits in ACTIVATION_BITS for align in ALIGNMENTS]
+        return [Choice(bits, 8, 8) for bits in ACTIVATION_BITS]
     one_layer = len(network.layers) == 1
     activations = ACTIVATION_BITS[:1] if one_layer else ACTIVATION_BITS
     others = WEIGHT_BITS[:1] if one_layer else WEIGHT_BITS

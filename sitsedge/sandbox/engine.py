@@ -73,6 +73,8 @@ class EpochTicker:
             self._engine.increment_epoch()
 
     def stop(self) -> None:
-        """End the thread; returns after its last tick."""
+        """End the thread; returns after its last tick. Idempotent."""
         self._stopped.set()
-        self._thread.join()
+        # Garbage collection may run this in the ticker's own thread, which cannot wait for itself.
+        if threading.current_thread() is not self._thread:
+            self._thread.join()

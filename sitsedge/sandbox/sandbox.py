@@ -13,6 +13,7 @@ import ctypes
 import hashlib
 import struct
 import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,8 @@ class Sandbox:
                 hint="guest modules get nothing from the host; see wasm_modules/ABI.md",
             )
         self._ticker = EpochTicker(self._engine, self.limits.tick_ms)
+        # A sandbox dropped without ``close`` must not leave its thread behind.
+        weakref.finalize(self, self._ticker.stop)
         try:
             self._instantiate()
         except SandboxError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from pathlib import Path
 
@@ -198,6 +199,16 @@ def test_close_is_final_and_idempotent() -> None:
     assert closed.value.code == "sandbox-closed"
     with pytest.raises(SandboxError):
         sandbox.reset()
+
+
+def test_dropping_a_sandbox_stops_its_ticker() -> None:
+    gc.collect()
+    before = threading.active_count()
+    sandbox = Sandbox(sample())
+    assert threading.active_count() == before + 1
+    del sandbox
+    gc.collect()
+    assert threading.active_count() == before
 
 
 def test_second_thread_is_refused_while_a_call_runs() -> None:
