@@ -104,8 +104,8 @@ fn stage_2(x: &[Scalar], y: &mut [Scalar], stride: usize, twiddles: &[Scalar]) {
     for (k, w) in twiddles.iter().enumerate() {
         for q in 0..stride {
             let (a, b) = (x[q + stride * k], x[q + stride * k + half]);
-            y[q + stride * 2 * k] = a.add(b);
-            y[q + stride * (2 * k + 1)] = a.sub(b).mul(*w);
+            y[q + stride * 2 * k] = a + b;
+            y[q + stride * (2 * k + 1)] = (a - b) * *w;
         }
     }
 }
@@ -117,11 +117,11 @@ fn stage_3(x: &[Scalar], y: &mut [Scalar], stride: usize, twiddles: &[Scalar], c
             let at = q + stride * k;
             let (a, b, c) = (x[at], x[at + third], x[at + 2 * third]);
             // 1 + ω + ω² = 0 leaves one multiplication.
-            let turned = b.sub(c).mul(cube);
+            let turned = (b - c) * cube;
             let to = q + stride * 3 * k;
-            y[to] = a.add(b).add(c);
-            y[to + stride] = a.sub(c).add(turned).mul(w[0]);
-            y[to + 2 * stride] = a.sub(b).sub(turned).mul(w[1]);
+            y[to] = a + b + c;
+            y[to + stride] = (a - c + turned) * w[0];
+            y[to + 2 * stride] = (a - b - turned) * w[1];
         }
     }
 }
@@ -132,13 +132,13 @@ fn stage_4(x: &[Scalar], y: &mut [Scalar], stride: usize, twiddles: &[Scalar], f
         for q in 0..stride {
             let at = q + stride * k;
             let (a, b, c, d) = (x[at], x[at + quarter], x[at + 2 * quarter], x[at + 3 * quarter]);
-            let (sum_ac, diff_ac, sum_bd) = (a.add(c), a.sub(c), b.add(d));
-            let turned = b.sub(d).mul(fourth);
+            let (sum_ac, diff_ac, sum_bd) = (a + c, a - c, b + d);
+            let turned = (b - d) * fourth;
             let to = q + stride * 4 * k;
-            y[to] = sum_ac.add(sum_bd);
-            y[to + stride] = diff_ac.add(turned).mul(w[0]);
-            y[to + 2 * stride] = sum_ac.sub(sum_bd).mul(w[1]);
-            y[to + 3 * stride] = diff_ac.sub(turned).mul(w[2]);
+            y[to] = sum_ac + sum_bd;
+            y[to + stride] = (diff_ac + turned) * w[0];
+            y[to + 2 * stride] = (sum_ac - sum_bd) * w[1];
+            y[to + 3 * stride] = (diff_ac - turned) * w[2];
         }
     }
 }
@@ -176,7 +176,7 @@ impl Domain {
     pub fn to_coset(&self, values: &mut Vec<Scalar>, scratch: &mut Vec<Scalar>) {
         self.inverse.run(values, scratch);
         for (value, scale) in values.iter_mut().zip(&self.scale) {
-            *value = value.mul(*scale);
+            *value = *value * *scale;
         }
         self.forward.run(values, scratch);
     }

@@ -137,7 +137,7 @@ impl Prover {
         self.domain.to_coset(&mut work.row_a, &mut work.scratch);
         self.domain.to_coset(&mut work.row_b, &mut work.scratch);
         for (a, b) in work.row_a.iter_mut().zip(&work.row_b) {
-            *a = a.mul(*b);
+            *a = *a * *b;
         }
     }
 

@@ -5,6 +5,7 @@
 //! a branch is mispredicted half the time, which costs as much as a third of a multiplication.
 
 use std::marker::PhantomData;
+use std::ops::{Add, Mul, Sub};
 
 use ark_ff::{BigInt, Field, Fp256, MontBackend, MontConfig};
 
@@ -95,29 +96,14 @@ impl<C: MontConfig<4>> Lazy<C> {
     }
 
     #[inline(always)]
-    pub fn add(self, other: Self) -> Self {
-        let sum = add_limbs(&self.0, &other.0);
-        let (less, borrow) = sub_limbs(&sum, &Self::TWO_P);
-        let back = masked(&Self::TWO_P, u64::from(borrow).wrapping_neg());
-        Self(add_limbs(&less, &back), PhantomData)
-    }
-
-    #[inline(always)]
     pub fn double(self) -> Self {
-        self.add(self)
-    }
-
-    #[inline(always)]
-    pub fn sub(self, other: Self) -> Self {
-        let (difference, borrow) = sub_limbs(&self.0, &other.0);
-        let back = masked(&Self::TWO_P, u64::from(borrow).wrapping_neg());
-        Self(add_limbs(&difference, &back), PhantomData)
+        self + self
     }
 
     /// −self if `negate`, without a branch.
     #[inline(always)]
     pub fn negate_if(self, negate: bool) -> Self {
-        let (negative, mask) = (Self::ZERO.sub(self).0, u64::from(negate).wrapping_neg());
+        let (negative, mask) = ((Self::ZERO - self).0, u64::from(negate).wrapping_neg());
         let mut out = self.0;
         for (limb, other) in out.iter_mut().zip(&negative) {
             *limb ^= (*limb ^ other) & mask;
@@ -127,7 +113,7 @@ impl<C: MontConfig<4>> Lazy<C> {
 
     /// Operand-scanning Montgomery product; for inputs below 2p the result is below (4p/2^256 + 1)·p < 2p.
     #[inline(always)]
-    pub fn mul(self, other: Self) -> Self {
+    fn product(self, other: Self) -> Self {
         let (a, mut t) = (&self.0, [0u64; 4]);
         for b in other.0 {
             let (low, mut carry) = mac(t[0], a[0], b, 0);
@@ -147,12 +133,44 @@ impl<C: MontConfig<4>> Lazy<C> {
 
     #[inline(always)]
     pub fn square(self) -> Self {
-        self.mul(self)
+        self * self
     }
 
     /// 1/self, or 0 for 0.
     pub fn inverse(self) -> Self {
         self.reduce().inverse().map_or(Self::ZERO, Self::new)
+    }
+}
+
+impl<C: MontConfig<4>> Add for Lazy<C> {
+    type Output = Self;
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        let sum = add_limbs(&self.0, &other.0);
+        let (less, borrow) = sub_limbs(&sum, &Self::TWO_P);
+        let back = masked(&Self::TWO_P, u64::from(borrow).wrapping_neg());
+        Self(add_limbs(&less, &back), PhantomData)
+    }
+}
+
+impl<C: MontConfig<4>> Sub for Lazy<C> {
+    type Output = Self;
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        let (difference, borrow) = sub_limbs(&self.0, &other.0);
+        let back = masked(&Self::TWO_P, u64::from(borrow).wrapping_neg());
+        Self(add_limbs(&difference, &back), PhantomData)
+    }
+}
+
+impl<C: MontConfig<4>> Mul for Lazy<C> {
+    type Output = Self;
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        self.product(other)
     }
 }
 
@@ -184,9 +202,9 @@ mod tests {
             assert_eq!(a.inverse().reduce(), a.reduce().inverse().unwrap_or(Reduced::<C>::ZERO));
             for b in samples::<C>() {
                 for (found, expected) in [
-                    (a.add(b), a.reduce() + b.reduce()),
-                    (a.sub(b), a.reduce() - b.reduce()),
-                    (a.mul(b), a.reduce() * b.reduce()),
+                    (a + b, a.reduce() + b.reduce()),
+                    (a - b, a.reduce() - b.reduce()),
+                    (a * b, a.reduce() * b.reduce()),
                 ] {
                     assert!(sub_limbs(&found.0, &Lazy::<C>::TWO_P).1, "below 2p");
                     assert_eq!(found.reduce(), expected);

@@ -16,7 +16,7 @@ enum Case {
 
 #[inline(always)]
 fn classify(left: &Point, right: &Point) -> Case {
-    let dx = right.x.sub(left.x);
+    let dx = right.x - left.x;
     if dx.is_zero() || left.is_infinity() || right.is_infinity() {
         classify_rare(left, right)
     } else {
@@ -30,7 +30,7 @@ fn classify_rare(left: &Point, right: &Point) -> Case {
         Case::Left
     } else if left.is_infinity() {
         Case::Right
-    } else if left.y.sub(right.y).is_zero() {
+    } else if (left.y - right.y).is_zero() {
         Case::Tangent(left.y.double())
     } else {
         Case::Infinity
@@ -39,8 +39,8 @@ fn classify_rare(left: &Point, right: &Point) -> Case {
 
 #[inline(always)]
 fn sum_on_line(left: &Point, right_x: Fp, slope: Fp) -> Point {
-    let x = slope.square().sub(left.x).sub(right_x);
-    Point { x, y: slope.mul(left.x.sub(x)).sub(left.y) }
+    let x = slope.square() - left.x - right_x;
+    Point { x, y: slope * (left.x - x) - left.y }
 }
 
 /// `out[pair.to] = table[pair.left] + table[pair.right]` for all pairs, with one inversion.
@@ -56,19 +56,19 @@ pub fn add_pairs(table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &m
         };
         prefixes.push(product);
         denominators.push(denominator);
-        product = product.mul(denominator);
+        product = product * denominator;
     }
     // Every factor is non-zero by classification, so the inverse exists.
     let mut inverse = product.inverse();
     for ((pair, prefix), denominator) in pairs.iter().zip(prefixes.iter()).zip(denominators.iter()).rev() {
-        let reciprocal = inverse.mul(*prefix);
-        inverse = inverse.mul(*denominator);
+        let reciprocal = inverse * *prefix;
+        inverse = inverse * *denominator;
         let (left, right) = (pair.left.load(table), pair.right.load(table));
         out[pair.to as usize] = match classify(&left, &right) {
-            Case::Chord(_) => sum_on_line(&left, right.x, right.y.sub(left.y).mul(reciprocal)),
+            Case::Chord(_) => sum_on_line(&left, right.x, (right.y - left.y) * reciprocal),
             Case::Tangent(_) => {
                 let square = left.x.square();
-                sum_on_line(&left, right.x, square.double().add(square).mul(reciprocal))
+                sum_on_line(&left, right.x, (square.double() + square) * reciprocal)
             }
             Case::Left => left,
             Case::Right => right,
