@@ -12,6 +12,8 @@ import typer
 
 from sitsedge.cli.common import StateOption
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
+from sitsedge.config.deployment import Deployment, ReplayPlant
+from sitsedge.errors import SitsError
 from sitsedge.supervisor.prepare import check_mode, check_ports, load_files
 from sitsedge.supervisor.session import BootVerdict, Session, SessionOptions
 from sitsedge.supervisor.state import state_dir_of
@@ -40,6 +42,10 @@ def deploy(
     state_dir: StateOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="check files, ports and module; start nothing")] = False,
     for_seconds: Annotated[float | None, typer.Option("--for", help="stop after this many seconds")] = None,
+    recording: Annotated[list[Path] | None, typer.Option("--recording", help="file to replay; may be repeated")] = None,
+    speed: Annotated[float | None, typer.Option("--speed", help="recorded seconds per second of a replay")] = None,
+    bundle: Annotated[Path | None, typer.Option("--bundle", help="module bundle, if the file names none")] = None,
+    publisher: Annotated[Path | None, typer.Option("--publisher", help="PEM public key to trust for it")] = None,
     output: Output = OutputOption,
 ) -> None:
     """Attest the machine, print the Verified line, start the processes, and keep them until Ctrl-C or SIGTERM."""
@@ -51,7 +57,15 @@ def deploy(
             _dry_run(config, attestation_mode, output)
             return
         deployment, _, _ = load_files(config)
-        options = SessionOptions(attestation_mode=attestation_mode, verify_on_boot=verify_on_boot)
+        _check_recordings(deployment, recording or [])
+        options = SessionOptions(
+            attestation_mode=attestation_mode,
+            verify_on_boot=verify_on_boot,
+            recordings=tuple(recording or ()),
+            replay_speed=speed,
+            bundle=bundle,
+            publisher=publisher,
+        )
         state = state_dir_of(deployment, state_dir)
         stop = StopFlag()
         with Session(config, state, options, say=note) as session:
@@ -62,6 +76,21 @@ def deploy(
             note(f"running; state in {state.root}; stop with Ctrl-C")
             run_until(session, stop, for_seconds)
             note("stopping: the plant goes to MAN with the last applied value")
+
+
+def _check_recordings(deployment: Deployment, recordings: list[Path]) -> None:
+    replay = isinstance(deployment.simulation, ReplayPlant)
+    if replay and not recordings:
+        raise SitsError(
+            "recording-missing",
+            found="no --recording",
+            expected="at least one recorded file",
+            hint="--recording FILE.csv",
+        )
+    for path in recordings:
+        if not replay or not path.is_file():
+            found = f"no file {path}" if replay else f"--recording {path}"
+            raise SitsError("recording", found=found, expected="a recorded file and a deployment that replays it")
 
 
 class StopFlag:

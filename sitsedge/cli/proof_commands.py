@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +11,8 @@ from attest.ledger import Ledger, RecordKind
 from attest.ledger.anchors import load_anchors
 from attest.ledger.audit import Extracted, extract
 from attest.proof import NativeVerifier, ProofRefused, ProofVerifier, PyEccVerifier
+from attest.proof.signals import to_signals
+from attest.proof.snarkjs import export_proof, export_public, export_verification_key
 from sitsedge.cli.audit_commands import DirArgument, EngineOption, find_ledgers
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
 from sitsedge.errors import SitsError
@@ -65,18 +66,19 @@ def export_command(
     ledger: LedgerOption = "device",
 ) -> None:
     """Write one command's proof, public signals and key in the snarkjs layout."""
-    from attest.proof.snarkjs import export_proof, export_public, export_verification_key
-
     with reported():
         index, command, key, _ = _load(find_ledgers(directory), ledger, record)
         out.mkdir(parents=True, exist_ok=True)
-        files: dict[str, Any] = {
+        signals = to_signals(
+            command.inputs, command.outputs, command.ctx, n_public=len(command.inputs) + len(command.outputs) + 1
+        )
+        files = {
             "proof.json": export_proof(command.proof),
-            "public.json": export_public(command.inputs, command.outputs, command.ctx),
+            "public.json": export_public(signals),
             "verification_key.json": export_verification_key(key),
         }
         for name, content in files.items():
-            (out / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
+            (out / name).write_text(content, encoding="utf-8")
         note(f"record {index} of the {ledger} ledger written to {out}")
 
 

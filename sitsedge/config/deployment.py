@@ -30,7 +30,10 @@ class Strict(BaseModel):
 
 
 class ModelFiles(Strict):
-    """What the module is built from, or the bundle that already is: paths relative to the deployment file."""
+    """What the module is built from, or the bundle that already is: paths relative to the deployment file.
+
+    Empty where the bundle is named on the command line (``--bundle``), because it does not belong to the folder.
+    """
 
     onnx: str | None = None
     calibration: str | None = None
@@ -40,7 +43,8 @@ class ModelFiles(Strict):
     @model_validator(mode="after")
     def _one_way(self) -> ModelFiles:
         parts = (self.onnx, self.calibration, self.limits)
-        if (self.bundle is None) == all(part is None for part in parts) or (self.bundle is None and None in parts):
+        given = [part for part in parts if part is not None]
+        if (self.bundle is not None and given) or len(given) not in (0, len(parts)):
             raise ValueError("either 'bundle', or all of 'onnx', 'calibration' and 'limits'")
         return self
 
@@ -153,12 +157,28 @@ class RollingMillPlant(Strict):
     publish_hz: Annotated[int, Field(ge=10, le=1000)] = 100
 
 
+class ReplayColumn(Strict):
+    """One column of a recording and the variable it is played to; ``low``/``high`` become its EURange."""
+
+    column: Annotated[str, Field(min_length=1, max_length=255)]
+    path: Annotated[str, Field(min_length=1, max_length=255)]
+    unit: str = ""
+    low: Annotated[float, Field(allow_inf_nan=False)]
+    high: Annotated[float, Field(allow_inf_nan=False)]
+
+
 class ReplayPlant(Strict):
-    """Recorded sensor files published through a real OPC UA server in a process of its own."""
+    """Recorded sensor files published through a real OPC UA server in a process of its own.
+
+    Which files is said on the command line (``--recording``), since recordings do not belong to the deployment.
+    """
 
     kind: Literal["replay"]
-    csv: str | None = None
-    speed: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    columns: Annotated[list[ReplayColumn], Field(min_length=1, max_length=FIELDS_MAX)]
+    time_column: str = "datetime"
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ";"
+    speed: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | Literal["max"] = 1.0
+    gap_s_max: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] = 5.0
 
 
 class Deployment(Strict):
@@ -170,7 +190,7 @@ class Deployment(Strict):
     device_id: Identifier
     gate_id: Identifier
     gate_file: str
-    model: ModelFiles
+    model: ModelFiles = ModelFiles()
     source: Annotated[UadpSource | OpcUaSource, Field(discriminator="protocol")]
     cycle: Cycle
     timing: Timing

@@ -120,7 +120,7 @@ class GateProcess:
         gate_path = config.parent / self.deployment.gate_file
         self.file: GateFile = load_gate_file(gate_path)
         self.state = state
-        trust = PublisherTrust.from_files([state.trust / "publisher.pub"])
+        trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
         self.bundle: Bundle = ModuleStore(state.modules, trust).load_active()
         check(self.deployment, config, self.file, gate_path, self.bundle.config)
         self.key = GateKey.load(state.keys / "gate.key")

@@ -406,7 +406,7 @@ def main(argv: list[str] | None = None) -> int:
         state = state_dir_of(deployment, arguments.state_dir)
         state.create()
         prepare_process("sitsd", state.logs, lock_memory=deployment.profile == "production")
-        trust = PublisherTrust.from_files([state.trust / "publisher.pub"])
+        trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
         bundle = ModuleStore(state.modules, trust).load_active()
         attestation = _attestation(arguments, arguments.config, state, bundle)
         Loop(arguments.config, state, attestation, bundle).run()

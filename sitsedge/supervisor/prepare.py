@@ -108,7 +108,15 @@ def check_ports(deployment: Deployment, gate: GateFile) -> None:
                 ) from error
 
 
-def prepare(path: Path, state: StateDir, attestation_mode: str, *, say: Say) -> Prepared:
+def prepare(
+    path: Path,
+    state: StateDir,
+    attestation_mode: str,
+    *,
+    say: Say,
+    bundle: Path | None = None,
+    publisher: Path | None = None,
+) -> Prepared:
     """Make or check everything; on return a simulated TPM, where one is used, is running and measured.
 
     Raises ``ConfigError``, ``SitsError``, ``AttestError`` or ``FieldbusError``; then nothing is left running.
@@ -123,14 +131,17 @@ def prepare(path: Path, state: StateDir, attestation_mode: str, *, say: Say) -> 
     policy_key = ensure_key(keys / "policy.key", trust / "policy.pub", may_create=development, what="boot policy")
     gate_key = ensure_key(keys / "gate.key", trust / "gate.pub", may_create=development, what="gate")
     _certificates(deployment, gate, state)
-    bundle = ensure_module(deployment, path, state, say=say)
-    check(deployment, path, gate, gate_path, bundle.config)
+    if publisher is not None:
+        PublisherTrust.from_files([publisher])  # a typed error for anything but a public key
+        shutil.copyfile(publisher, trust / "publisher-added.pub")
+    module = ensure_module(deployment, path, state, say=say, bundle=bundle)
+    check(deployment, path, gate, gate_path, module.config)
     prepared = Prepared(
         path=path,
         deployment=deployment,
         gate=gate,
         state=state,
-        bundle=bundle,
+        bundle=module,
         deployment_digest=deployment_digest(path),
         attestation_mode=attestation_mode,
         tpm=None,
@@ -175,14 +186,26 @@ def _identity(deployment: Deployment, state: StateDir, name: str) -> Identity:
     return load_identity(certificate, key)
 
 
-def ensure_module(deployment: Deployment, path: Path, state: StateDir, *, say: Say) -> Bundle:
-    """The active module: imported from a bundle, or built from the ONNX file when its sources changed."""
+def ensure_module(
+    deployment: Deployment, path: Path, state: StateDir, *, say: Say, bundle: Path | None = None
+) -> Bundle:
+    """The active module: imported from a bundle, or built from the ONNX file when its sources changed.
+
+    Raises :class:`SitsError` ``module-missing`` when neither the file nor the caller names one.
+    """
     trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
     store = ModuleStore(state.modules, trust)
     model, base = deployment.model, path.parent
-    if model.bundle is not None:
-        return store.activate(store.import_bundle(base / model.bundle))
-    assert model.onnx is not None
+    source = bundle or (base / model.bundle if model.bundle is not None else None)
+    if source is not None:
+        return store.activate(store.import_bundle(source))
+    if model.onnx is None:
+        raise SitsError(
+            "module-missing",
+            found="no model in the deployment file and no --bundle",
+            expected="a module",
+            hint="build one with sitsctl module build, then give --bundle and --publisher",
+        )
     assert model.calibration is not None
     assert model.limits is not None
     sources = [base / model.onnx, base / model.calibration, base / model.limits]
@@ -196,11 +219,11 @@ def ensure_module(deployment: Deployment, path: Path, state: StateDir, *, say: S
         onnx, calibration, limits = sources
         publisher = signing_key(state.keys / "publisher.key")
         result = build(onnx, calibration, limits, work / "bundle", signer=publisher, name=deployment.name)
-        bundle = store.activate(store.import_bundle(result.path))
+        built = store.activate(store.import_bundle(result.path))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     record.write_text(json.dumps(stamp))
-    return bundle
+    return built
 
 
 def _trusted_boot(prepared: Prepared, policy_key: GateKey, *, say: Say) -> None:

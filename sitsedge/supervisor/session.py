@@ -13,7 +13,7 @@ from typing import Any
 
 from attest.command import SessionKey
 from attest.evidence.verdict import Check, Verdict
-from sitsedge.config.deployment import OpcUaSource, RollingMillPlant, UadpSource
+from sitsedge.config.deployment import OpcUaSource, ReplayPlant, RollingMillPlant, UadpSource
 from sitsedge.errors import SitsError
 from sitsedge.gate.main import evidence_verifier
 from sitsedge.loop.epoch import AttestationSetup, make_evidence
@@ -49,6 +49,10 @@ class SessionOptions:
     verify_on_boot: bool = True
     gate_socket: Path | None = None
     publish_port: int | None = None
+    recordings: tuple[Path, ...] = ()
+    replay_speed: float | None = None
+    bundle: Path | None = None
+    publisher: Path | None = None
 
 
 class Session:
@@ -72,7 +76,15 @@ class Session:
 
     def prepare(self) -> Prepared:
         """Everything before the first process. Raises as :func:`sitsedge.supervisor.prepare.prepare`."""
-        self.prepared = prepare(self.path.absolute(), self.state, self.options.attestation_mode, say=self._say)
+        options = self.options
+        self.prepared = prepare(
+            self.path.absolute(),
+            self.state,
+            options.attestation_mode,
+            say=self._say,
+            bundle=options.bundle,
+            publisher=options.publisher,
+        )
         return self.prepared
 
     def verify_boot(self) -> BootVerdict:
@@ -126,6 +138,10 @@ class Session:
             self._say("starting the simulated mill and its PLC")
             config = self._write_plant_config(prepared, prepared.deployment.simulation)
             self._children.start("plant", "sitsedge.plant", ["--config", str(config)])
+        if isinstance(prepared.deployment.simulation, ReplayPlant):
+            self._say("starting the replay of recorded files")
+            config = self._write_replay_config(prepared, prepared.deployment.simulation)
+            self._children.start("plant", "sitsedge.replay", ["--config", str(config)])
         self._say("starting the gate")
         self._children.start("gate", "sitsedge.gate.main", arguments)
         self._say("starting the loop")
@@ -220,6 +236,29 @@ class Session:
             "record": str(self.state.run / "plant-record.npz"),
         }
         return self._write("plant-config.json", config)
+
+    def _write_replay_config(self, prepared: Prepared, plant: ReplayPlant) -> Path:
+        source = prepared.deployment.source
+        assert isinstance(source, OpcUaSource)
+        pki = self.state.pki
+        config: dict[str, Any] = {
+            "version": 1,
+            "recordings": [str(path.absolute()) for path in self.options.recordings],
+            "columns": [column.model_dump() for column in plant.columns],
+            "time_column": plant.time_column,
+            "delimiter": plant.delimiter,
+            "endpoint": source.endpoint,
+            "namespace": source.namespace,
+            "certificate": str(pki / "server.der"),
+            "private_key": str(pki / "server.key.pem"),
+            "trusted": str(pki / "server-trusted"),
+            "speed": plant.speed if self.options.replay_speed is None else self.options.replay_speed,
+            "gap_s_max": plant.gap_s_max,
+            "journal": str(self.state.run / "replay-journal.csv"),
+            "run_dir": str(self.state.run),
+            "log_dir": str(self.state.logs),
+        }
+        return self._write("replay-config.json", config)
 
     def _write_bridge_config(self, source: OpcUaSource) -> Path:
         pki = self.state.pki
