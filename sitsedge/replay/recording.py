@@ -26,7 +26,7 @@ ROWS_MAX = 1_000_000
 
 COLUMNS_MAX = 256
 
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _SHOWN_MAX = 40
 
 
