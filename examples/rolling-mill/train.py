@@ -31,23 +31,24 @@ from sitsedge.plant.teacher import Teacher
 Floats = NDArray[np.float64]
 
 HERE = Path(__file__).resolve().parent
-SEED = 20_260
+SEED = 510_000  # and upwards: no example and no test runs on a strip of the training
 ROUNDS = 6
 RUN_S = 40.0
 SKIP_ROWS = 100  # the first second of a run: lock-on
 # Each round: (command delay s, share of lost commands, dither of gap mm and trim %)
 RUNS = (
     (0.010, 0.00, (0.00, 0.0)),
-    (0.010, 0.02, (0.02, 0.1)),
-    (0.010, 0.00, (0.04, 0.2)),
+    (0.010, 0.02, (0.02, 0.05)),
+    (0.010, 0.00, (0.04, 0.1)),
     (0.006, 0.02, (0.00, 0.0)),
-    (0.014, 0.05, (0.02, 0.1)),
-    (0.020, 0.00, (0.04, 0.2)),
+    (0.014, 0.05, (0.02, 0.05)),
+    (0.020, 0.00, (0.04, 0.1)),
 )
 DITHER_KEEP = 0.95  # per sample of 10 ms: wanders within 0.2 s, slower than the gap, faster than the monitor
 # One standard deviation of normal running; divides the inputs and multiplies the outputs.
 INPUT_SIGMA = np.array([0.032, 0.02, 0.25, 0.1, 9.5, 0.02, 3.0, 0.1])
-OUTPUT_SIGMA = np.array([0.1, 0.3])
+OUTPUT_SIGMA = np.array([0.1, 0.15])
+CLIP = OUTPUTS[0].high
 CHECK_SEEDS = (901, 902, 903)
 CALIBRATION_ROWS = 1800
 
@@ -64,7 +65,7 @@ class Network:
         a = x / INPUT_SIGMA
         for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
             a = np.maximum(a @ w + b, 0.0)
-        return (a @ self.weights[-1] + self.biases[-1]) * OUTPUT_SIGMA
+        return np.clip((a @ self.weights[-1] + self.biases[-1]) * OUTPUT_SIGMA, -CLIP, CLIP)
 
     def __call__(self, measured: Measured) -> tuple[float, float]:
         gap, trim = self.forward(np.array(measured)).tolist()
@@ -121,8 +122,10 @@ def train() -> Network:
 
 
 def export(network: Network, path: Path) -> None:
-    """ONNX, float32, batch shape [1, 8]: scale, three Gemm with ReLU between, scale."""
+    """ONNX, float32, batch shape [1, 8]: scale, three Gemm with ReLU between, scale, clip to the outputs' limits."""
+    assert {(signal.low, signal.high) for signal in OUTPUTS} == {(-CLIP, CLIP)}
     constants = {"input_scale": 1.0 / INPUT_SIGMA, "output_scale": OUTPUT_SIGMA}
+    constants |= {"low": np.array(-CLIP), "high": np.array(CLIP)}
     nodes = [helper.make_node("Mul", ["x", "input_scale"], ["a0"], name="normalise")]
     current = "a0"
     for k, (w, b) in enumerate(zip(network.weights, network.biases, strict=True), start=1):
@@ -132,7 +135,8 @@ def export(network: Network, path: Path) -> None:
         if k < len(network.weights):
             nodes.append(helper.make_node("Relu", [current], [f"a{k}"], name=f"relu_{k}"))
             current = f"a{k}"
-    nodes.append(helper.make_node("Mul", [current, "output_scale"], ["y"], name="denormalise"))
+    nodes.append(helper.make_node("Mul", [current, "output_scale"], ["raw"], name="denormalise"))
+    nodes.append(helper.make_node("Clip", ["raw", "low", "high"], ["y"], name="limit"))
     graph = helper.make_graph(
         nodes,
         "rolling-mill",

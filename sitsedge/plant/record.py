@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,11 @@ def load_record(path: Path) -> dict[str, NDArray[np.float64]]:
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as file:
                 return {name: np.asarray(file[name], dtype=np.float64) for name in COLUMNS}
-        data = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+        with path.open(newline="", encoding="utf-8") as text:
+            header, *rows = csv.reader(text)
+        if tuple(header) != COLUMNS:
+            raise ValueError(f"columns {header[:4]}")
+        data = np.array(rows, dtype=np.float64).reshape(len(rows), len(COLUMNS))
         return dict(zip(COLUMNS, data.T, strict=True))
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, ValueError, EOFError, BadZipFile) as error:
         raise PlantError("record-read", found=f"{path}: {error}", expected="a record saved by the plant") from error

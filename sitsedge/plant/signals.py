@@ -32,11 +32,12 @@ INPUTS: tuple[Signal, ...] = (
     Signal("entry_temperature_dev", "°C", 0.02, -60.0, 60.0, 1500.0),
     Signal("strip_speed_dev", "m/s", 0.0001, -0.3, 0.3, 8.0),
     Signal("entry_tension_dev", "kN", 0.01, -30.0, 30.0, 1000.0),
-    Signal("last_gap_correction", "mm", 0.0002, -0.4, 0.4, 20.0),
+    Signal("last_gap_correction", "mm", 0.0002, -0.4, 0.4, 30.0),
 )
+# The same number for both, because the network ends in one Clip; the PLC allows 0.4 mm and 1 %.
 OUTPUTS: tuple[Signal, ...] = (
-    Signal("gap_correction", "mm", 0.0005, -0.38, 0.38, 16.0),
-    Signal("speed_trim", "%", 0.002, -0.9, 0.9, 50.0),
+    Signal("gap_correction", "mm", 0.0005, -0.35, 0.35, 16.0),
+    Signal("speed_trim", "%", 0.001, -0.35, 0.35, 25.0),
 )
 
 PUBLISHER_ID = 1001

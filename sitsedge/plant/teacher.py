@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sitsedge.plant.arbiter import GAP_LIMIT_MM, TRIM_LIMIT_PERCENT
 from sitsedge.plant.force import Bite, Steel, flattened_radius_mm, forward_slip, roll_force_mn
+from sitsedge.plant.signals import OUTPUTS, Signal
 from sitsedge.plant.stand import MillStand
 
 FORCE_ROUNDS = 6  # Hitchcock's radius converges by a factor of about 7 a round
-GAP_SHARE = 0.9  # labels stay inside the PLC's limits, so that the network's outputs do
-TRIM_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +20,10 @@ class Teacher:
     """Exact gap for the strip that will be in the bite after ``ahead_s``, and a share of the mass-flow correction."""
 
     ahead_s: float = 0.034  # command path 10 ms, half a hold period 5 ms, gap position loop 18 ms
-    mass_flow_share: float = 0.5
+    mass_flow_share: float = 0.25  # more would disturb the next stand's speed more than it calms the tension
 
     def __call__(self, stand: MillStand) -> tuple[float, float]:
-        """(gap correction in mm, speed trim in %), clipped to a share of the PLC's limits."""
+        """(gap correction in mm, speed trim in %), clipped to the module's limits."""
         entry_dev, heat_dev, surface = stand.coming(self.ahead_s)
         p, steady = stand.parameters, stand.lock_on
         entry_mm = p.entry_mm + entry_dev
@@ -46,10 +44,10 @@ class Teacher:
         needed = stand.feed_speed_m_s * entry_mm / (p.exit_mm * (1.0 + slip))
         trim = self.mass_flow_share * 100.0 * (needed / p.roll_speed_m_s - 1.0)
         return (
-            _clip(correction, GAP_SHARE * GAP_LIMIT_MM),
-            _clip(trim, TRIM_SHARE * TRIM_LIMIT_PERCENT),
+            _clip(correction, OUTPUTS[0]),
+            _clip(trim, OUTPUTS[1]),
         )
 
 
-def _clip(value: float, limit: float) -> float:
-    return min(max(value, -limit), limit)
+def _clip(value: float, signal: Signal) -> float:
+    return min(max(value, signal.low), signal.high)

@@ -33,9 +33,7 @@ class Bench:
 
     def request(self, gap: float, trim: float = 0.0, scans: int = 300, **changes: object) -> Applied:
         sequence = self.image.sequence + 1
-        return self.run(
-            scans, gap_correction_mm=gap, speed_trim_percent=trim, sequence=sequence, **changes
-        )
+        return self.run(scans, gap_correction_mm=gap, speed_trim_percent=trim, sequence=sequence, **changes)
 
 
 def test_request_is_applied_and_acknowledged() -> None:

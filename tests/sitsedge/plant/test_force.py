@@ -43,9 +43,7 @@ def sims_by_quadrature(entry: float, exit_: float, radius: float) -> float:
 
 
 @given(ENTRY, REDUCTION, RADIUS)
-def test_geometry_factor_is_the_integral_of_sims_pressure(
-    entry: float, reduction: float, radius: float
-) -> None:
+def test_geometry_factor_is_the_integral_of_sims_pressure(entry: float, reduction: float, radius: float) -> None:
     exit_ = entry * (1 - reduction)
     closed = geometry_factor(entry_mm=entry, exit_mm=exit_, radius_mm=radius)
     assert closed == pytest.approx(sims_by_quadrature(entry, exit_, radius), rel=2e-6)
@@ -70,9 +68,7 @@ def test_flow_stress_by_hand() -> None:
 
 
 @given(st.floats(800, 1150), st.floats(0.1, 0.5), st.floats(30, 190))
-def test_flow_stress_falls_with_heat_and_rises_with_strain_and_rate(
-    heat: float, strain: float, rate: float
-) -> None:
+def test_flow_stress_falls_with_heat_and_rises_with_strain_and_rate(heat: float, strain: float, rate: float) -> None:
     base = flow_stress_mpa(STEEL, temperature_c=heat, strain=strain, strain_rate_s=rate)
     assert flow_stress_mpa(STEEL, temperature_c=heat + 10, strain=strain, strain_rate_s=rate) < base
     assert flow_stress_mpa(STEEL, temperature_c=heat, strain=strain * 1.1, strain_rate_s=rate) > base
