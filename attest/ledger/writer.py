@@ -138,7 +138,7 @@ class LedgerWriter:
     def flush(self, *, timeout_s: float) -> int:
         """Wait until everything submitted before is acknowledged; returns the acknowledged size."""
         waiter = _Waiter()
-        self._put(_Item("", None, None, waiter))
+        self._put(_Item("", None, None, waiter), bounded=False)  # carries no record
         return self._await(waiter, timeout_s)
 
     def set_signer(self, signer: Signer) -> None:
@@ -169,10 +169,10 @@ class LedgerWriter:
     ) -> None:
         self.close()
 
-    def _put(self, item: _Item) -> None:
+    def _put(self, item: _Item, *, bounded: bool = True) -> None:
         if self._failure is not None:
             raise self._failed()
-        if self._queue.qsize() >= self._queue_records_max:
+        if bounded and self._queue.qsize() >= self._queue_records_max:
             raise LedgerQueueFull(
                 "ledger-queue-full", found=f"{self._queue.qsize()} records waiting", expected="a disk that keeps up"
             )
