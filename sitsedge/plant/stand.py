@@ -278,7 +278,7 @@ class MillStand:
         self._tension_sensor.step(self.entry_tension_kn - self.lock_on.entry_tension_kn)
 
     def _monitor(self) -> None:
-        """The PLC's own slow correction: integrate the delayed gauge reading, as strong as its delay allows."""
+        """The PLC's own slow correction: integrate the delayed gauge reading against the strip's stiffness."""
         p = self.parameters
         move = -STEP_S / p.monitor_reset_s * self.correction_gain * self._exit_sensor.value
         self.monitor_mm = min(max(self.monitor_mm + move, -p.monitor_limit_mm), p.monitor_limit_mm)
