@@ -203,6 +203,8 @@ class GateAudit:
             development_key=module is not None and module.development,
         )
         self._report.epochs.append(summary)
+        if summary.development_key and self._anchors.profile == "production":
+            self._add("proof", index, "a development key, which nobody contributed to", "a key from a ceremony")
         rules = self._anchors.rules.get(record.rules_digest)
         if rules is None:
             self._add("command", index, f"rules {record.rules_digest.hex()}", "rules that the anchors hold")
@@ -263,6 +265,10 @@ class GateAudit:
             return (f"TPM kind {record.tpm_kind}", f"{verdict.tpm_kind} as attested"), "tpm kind"
         if unattested:
             return None, "none"
+        attested, claimed = (verdict.device_id, verdict.ak_name), (record.device_id, record.ak_name)
+        if attested != claimed:
+            found = f"device {record.device_id}, AK {record.ak_name.hex()}"
+            return (found, f"{verdict.device_id}, {verdict.ak_name.hex()} as attested"), "device"
         self._last_reset_count = verdict.reset_count
         return None, "ok"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -39,7 +39,11 @@ from attest.evidence.none import build_none
 from attest.ledger import Ledger
 from attest.ledger.anchors import write_anchors
 from attest.proof import CircuitBuilder, Groth16Prover, Interval, NativeVerifier, development_setup, key_hash
+from tests.attest.evidence import forge
+from tests.attest.evidence.forge import POLICY_SIGNER, Case
 
+RECORD = replace(forge.RECORD, device_id="TPM2:0x81000001")
+RECORD_FILE, POLICY_FILE = RECORD.sign(POLICY_SIGNER), forge.POLICY.sign(POLICY_SIGNER)
 T0 = 1_790_000_000_000_000_000
 MS = 1_000_000
 MODULE = hashlib.sha256(b"module").digest()
@@ -96,6 +100,8 @@ class Scenario:
     now_ns: int = T0
     mode: Mode = Mode.OFF
     gate_keeps_commands: bool = True
+    attested: bool = False
+    profile: str = "development"
 
     def __post_init__(self) -> None:
         for side in ("device", "gate"):
@@ -103,20 +109,20 @@ class Scenario:
         self.open_ledgers()
         write_anchors(
             self.folder / "anchors",
-            profile="development",
+            profile=self.profile,
             gate_id=GATE_ID,
             device_id=DEVICE_ID,
             gate_origin=GATE_ORIGIN,
             device_origin=DEVICE_ORIGIN,
             gate_public=self.gate_key.public,
-            policy_public=None,
+            policy_public=POLICY_SIGNER.public if self.attested else None,
             module_digest=MODULE,
             deployment_digest=DEPLOYMENT,
             rules=RULES,
             verification_key=model().verification_key,
             development_key=True,
-            device_record=None,
-            boot_policy=None,
+            device_record=RECORD_FILE if self.attested else None,
+            boot_policy=POLICY_FILE if self.attested else None,
         )
 
     def open_ledgers(self) -> None:
@@ -139,7 +145,7 @@ class Scenario:
             self.session = SessionKey.generate()
             self.device.signer = self.session
         nonce = hashlib.sha256(str(self.epoch).encode()).digest()
-        evidence = build_none(signer=self.session, nonce=nonce, module_digest=MODULE, deployment_digest=DEPLOYMENT)
+        evidence = self.evidence(nonce)
         self.device.append("evidence", evidence)
         self.gate.append("evidence", evidence)
         self.opened = EpochOpened(
@@ -153,12 +159,12 @@ class Scenario:
             deployment_digest=DEPLOYMENT,
             rules_digest=RULES.digest(),
             vk_digest=key_hash(model().verification_key),
-            record_digest=b"",
-            policy_digest=b"",
+            record_digest=hashlib.sha256(RECORD_FILE).digest() if self.attested else b"",
+            policy_digest=hashlib.sha256(POLICY_FILE).digest() if self.attested else b"",
             t_opened_ns=self.now_ns,
             expires_ns=self.now_ns + 3_600_000 * MS,
-            ak_name=b"",
-            tpm_kind="none",
+            ak_name=RECORD.ak_name if self.attested else b"",
+            tpm_kind="swtpm" if self.attested else "none",
             boot_policy="none",
             reset_count=0,
             plant_outputs=(0,),
@@ -166,6 +172,17 @@ class Scenario:
         self.both("epoch-opened", self.opened)
         self.state = GateState(self.epoch, (0,))
         self.set_mode(Mode.AUTO)
+
+    def evidence(self, nonce: bytes) -> bytes:
+        if not self.attested:
+            return build_none(signer=self.session, nonce=nonce, module_digest=MODULE, deployment_digest=DEPLOYMENT)
+        return Case(
+            nonce=nonce,
+            module=MODULE,
+            deployment=DEPLOYMENT,
+            session=self.session,  # type: ignore[arg-type]
+            record_id=RECORD.record_id,
+        ).evidence()
 
     def set_mode(self, mode: Mode) -> None:
         self.both("mode-change", ModeChange(GATE_ID, self.mode, mode, ("ann", "bob"), "test", self.now_ns))

@@ -402,6 +402,39 @@ def test_an_epoch_that_should_not_have_been_opened(scenario: Scenario, changes: 
     assert code in found_by(scenario)
 
 
+def test_attested_epochs_are_verified_again(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, attested=True)
+    scenario.open_epoch()
+    scenario.run(2)
+    scenario.open_epoch()
+    scenario.run(2)
+    scenario.gate.commit()
+    scenario.device.commit()
+    report = audit.verify(tmp_path)
+    assert report.findings == []
+    assert [epoch.evidence for epoch in report.epochs] == ["ok", "ok"]
+    assert [epoch.tpm_kind for epoch in report.epochs] == ["swtpm", "swtpm"]
+    for changes in ({"ak_name": b"x"}, {"policy_digest": b"p" * 32}, {"record_digest": b""}, {"nonce": b"n" * 32}):
+        number = scenario.opened.epoch + 1
+        scenario.opened = replace(scenario.opened, epoch=number, **changes)  # type: ignore[arg-type]
+        scenario.both("epoch-opened", scenario.opened)
+    scenario.close(clean=False)
+    assert [epoch.evidence for epoch in audit.verify(tmp_path).epochs][2:] == [
+        "device",
+        "pcr-selection",  # the first check that needs the missing policy
+        "record-signature",
+        "nonce",
+    ]
+
+
+def test_production_knows_neither_missing_attestation_nor_development_keys(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, profile="production")
+    scenario.open_epoch()
+    scenario.run(1)
+    scenario.close()
+    assert codes(tmp_path) == {"evidence", "proof"}
+
+
 def test_records_by_strangers(scenario: Scenario) -> None:
     stranger = SessionKey.generate()
     alarm = sign_record(Alarm(GATE_ID, 1, 1, "code", "a", "b", 1), stranger)
