@@ -76,7 +76,7 @@ def train_names(root: Path) -> list[str]:
     return [name for name in numbered(root) if _number(name) % 2 == 1]
 
 
-def test_names(root: Path) -> list[str]:
+def unseen_names(root: Path) -> list[str]:
     """The even-numbered files, which no part of the training reads."""
     return [name for name in numbered(root) if _number(name) % 2 == 0]
 

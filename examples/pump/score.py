@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from attest.errors import AttestError
-from examples.pump.dataset import GROUPS, Bools, Floats, Run, load_run, test_names, train_names
+from examples.pump.dataset import GROUPS, Bools, Floats, Run, load_run, unseen_names, train_names
 from examples.pump.rule import Figures, Rule, figures, read_rule
 from examples.pump.scoring import (
     FloatScorer,
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     results: dict[str, Result] = {}
     try:
         if arguments.ledger is None:
-            runs = [load_run(data, name) for name in test_names(data)]
+            runs = [load_run(data, name) for name in unseen_names(data)]
         else:
             played = read_journal(arguments.journal)
             scores = ledger_scores(arguments.ledger, scale=bundle.config.outputs[0].scale)

@@ -90,8 +90,9 @@ def write_calibration(rows: Floats, path: Path) -> None:
 
 def write_all(data: Path, out: Path, *, steps: int = STEPS) -> Rule:
     """Train and write the four files. Raises RecordingError for unusable data, OSError for an unusable ``out``."""
+    names = train_names(data)
     free = load_run(data, FREE, labelled=False)
-    runs = [load_run(data, name) for name in train_names(data)]
+    runs = [load_run(data, name) for name in names]
     network, rule = fit(free, runs, steps=steps)
     out.mkdir(parents=True, exist_ok=True)
     export(network, out / "model.onnx")
