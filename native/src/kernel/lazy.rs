@@ -86,7 +86,9 @@ impl<C: MontConfig<4>> Lazy<C> {
 
     #[inline(always)]
     pub fn is_zero(&self) -> bool {
-        self.has_zero_limbs() || self.0 == Self::P
+        // Limb by limb: a vector comparison would wait for the limbs' stores.
+        let (a, p) = (&self.0, &Self::P);
+        self.has_zero_limbs() || (a[0] ^ p[0]) | (a[1] ^ p[1]) | (a[2] ^ p[2]) | (a[3] ^ p[3]) == 0
     }
 
     /// Whether this is the representation 0 (and not p).
