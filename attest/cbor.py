@@ -158,8 +158,13 @@ class _Reader:
         if depth > self.max_depth or self.items_left < 0:
             what = f"nesting over {self.max_depth}" if depth > self.max_depth else "too many items"
             raise CborError("cbor-limit", found=f"{what} at offset {start}", expected="a smaller object")
-        initial = self.take(1)[0]
+        if start == len(self.data):
+            raise CborError("cbor-truncated", found=f"0 bytes at offset {start}", expected="1")
+        initial = self.data[start]
+        self.at = start + 1
         major, info = initial >> 5, initial & 31
+        if major == _UINT and info < 24:  # a small number is every other item of a command
+            return info
         if major == _SIMPLE:
             return _simple(initial, start)
         if major == _TAG:
