@@ -3,6 +3,7 @@
 use ark_bn254::{Bn254, Fr, G1Affine, G1Projective, G2Affine};
 use ark_ec::pairing::{Pairing, PairingOutput};
 use ark_ec::{AffineRepr, CurveGroup};
+use ark_ff::{BigInteger, PrimeField};
 
 use crate::encoding as enc;
 use crate::error::{Error, Result};
@@ -10,6 +11,9 @@ use crate::field::{fr_from_canonical, fr_from_ctx, fr_from_i64};
 use crate::keys::VerificationKey;
 
 pub const PROOF_BYTES: usize = 2 * enc::G1_BYTES + enc::G2_BYTES;
+
+/// Up to here plain double-and-add beats the endomorphism's fixed 128 steps.
+const SMALL_BITS: u32 = 64;
 
 pub const SIGNAL_COUNT: &str = "signal-count";
 pub const SIGNAL_RANGE: &str = "signal-range";
@@ -109,8 +113,8 @@ impl Verifier {
 
     fn check(&self, signals: &[Fr], proof: &[u8]) -> Result<()> {
         let proof = Proof::decode(proof)?;
-        let statement: G1Projective =
-            self.ic[1..].iter().zip(signals).map(|(point, s)| *point * s).sum::<G1Projective>() + self.ic[0];
+        let weighed = self.ic[1..].iter().zip(signals).map(|(point, signal)| multiply(point, signal));
+        let statement = weighed.sum::<G1Projective>() + self.ic[0];
         let product = pairing_product(
             [proof.a, statement.into_affine(), proof.c],
             [proof.b.into(), self.gamma_neg.clone(), self.delta_neg.clone()],
@@ -123,6 +127,42 @@ impl Verifier {
     }
 }
 
+/// signal · point. Inputs and outputs are small in magnitude, so the shorter of s and r − s is used; public values
+/// only, so time may depend on them.
+fn multiply(point: &G1Affine, signal: &Fr) -> G1Projective {
+    let (plain, opposite) = (signal.into_bigint(), (-*signal).into_bigint());
+    let negate = opposite < plain;
+    let shorter = if negate { opposite } else { plain };
+    if shorter.num_bits() > SMALL_BITS {
+        return *point * signal;
+    }
+    let product = point.mul_bigint(&shorter.0[..1]);
+    if negate {
+        -product
+    } else {
+        product
+    }
+}
+
 fn pairing_product<const N: usize>(left: [G1Affine; N], right: [G2Prepared; N]) -> Option<PairingOutput<Bn254>> {
     Bn254::final_exponentiation(Bn254::multi_miller_loop(left, right))
+}
+
+#[cfg(test)]
+mod tests {
+    use ark_ff::Field;
+
+    use super::*;
+
+    #[test]
+    fn short_multiplication_equals_the_general_one() {
+        let point = (G1Affine::generator() * Fr::from(77u64)).into_affine();
+        for v in [0, 1, -1, 255, -256, i64::MAX, i64::MIN, i64::MIN + 1] {
+            let signal = fr_from_i64(v);
+            assert_eq!(multiply(&point, &signal), point * signal, "{v}");
+        }
+        for signal in [Fr::from(1u128 << 64), -Fr::from(1u128 << 64), Fr::from(u64::MAX), Fr::from(3u64).pow([200])] {
+            assert_eq!(multiply(&point, &signal), point * signal);
+        }
+    }
 }
