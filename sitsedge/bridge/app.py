@@ -110,6 +110,7 @@ class BridgeApp:
 
     async def _work(self) -> None:
         await self._connect()
+        freeze_garbage(disable=False)  # takes a while, so before anything has to be on time
         options = SubscriptionOptions(
             publishing_ms=self._config.publishing_interval_ms,
             item_queue=self._config.item_queue,
@@ -130,7 +131,6 @@ class BridgeApp:
         if revised_ms > self._config.publishing_interval_ms:
             # Notes on servers in the field: some turn 1 ms into 50 ms without a word.
             log.warning("the server publishes every %g ms, asked were %g", revised_ms, options.publishing_ms)
-        freeze_garbage(disable=False)
         self._snapshot(self._state())
         while not self._stop.is_set():
             await self._pass_on(self._subscription)

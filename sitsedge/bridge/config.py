@@ -79,8 +79,11 @@ class BridgeConfig(Strict):
     """A whole bridge file, version 1. Paths are relative to the configuration file unless absolute.
 
     ``item_queue``: values the server keeps per tag between two publishes: room for a source faster than the
-    publishing interval, and for a client that was held up. ``source_age_ms_max``: a sample older than this is not
-    forwarded (servers deliver what they kept during an outage as one burst).
+    publishing interval, and for a client that was held up. All tags get the same, and a trigger changes at least as
+    often as any tag: when queues overflow, whole samples are lost, and no sample gets an older value than its own.
+
+    ``source_age_ms_max``: a sample older than this is not forwarded (servers deliver what they kept during an
+    outage as one burst).
     """
 
     version: Literal[1]
@@ -92,7 +95,7 @@ class BridgeConfig(Strict):
     tags: Annotated[list[BridgeTag], Field(min_length=1, max_length=FIELDS_MAX)]
     alignment: Annotated[SameTimestamp | OnTrigger, Field(discriminator="policy")] = SameTimestamp()
     publishing_interval_ms: Milliseconds = 10.0
-    item_queue: Annotated[int, Field(ge=1, le=ITEM_QUEUE_MAX)] = 256
+    item_queue: Annotated[int, Field(ge=1, le=ITEM_QUEUE_MAX)] = ITEM_QUEUE_MAX
     source_age_ms_max: Milliseconds
     future_ms_max: Milliseconds = 1000.0
     send_to: Loopback
