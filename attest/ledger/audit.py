@@ -4,7 +4,8 @@
  2. the device's ledger by itself: leaf hashes, tree, stored nodes, checkpoints, every record decodes
  3. the gate's ledger by itself, and in its order: record signatures, evidence of every epoch, refusals, receipts,
     every accepted command judged again with its proof, witnesses against the device's tree
- 4. the device's records again, now that the session keys are known: signatures, epochs and sequences in order
+ 4. the device's records again, now that the session keys are known: signatures, epochs and sequences in order,
+    proofs that followed a commitment (all of them unless ``proofs`` is ``none``)
  5. the signatures of all checkpoints
  6. the two reconciled
 
@@ -40,6 +41,7 @@ from attest.ledger.crossindex import DEVICE_COMMAND, DEVICE_RECEIPT, CrossIndex
 from attest.ledger.decode import Decoded, Opaque, decode
 from attest.ledger.errors import LedgerError
 from attest.ledger.kinds import RecordKind
+from attest.ledger.late import LateProofs
 from attest.ledger.reconcile import reconcile
 from attest.ledger.rejudge import GATE, GateAudit, MakeVerifier
 from attest.ledger.report import AuditReport
@@ -100,7 +102,9 @@ def verify(ledger_dir: Path, *, proofs: Literal["all", "none"] | int = "all", en
             _guarded(report, GATE, conduct.finish)
         first.epochs |= conduct.epochs
         if device is not None:
-            _guarded(report, DEVICE, lambda: first.check(device))  # 4
+            late = LateProofs(report, cross, device, conduct.verifiers, lambda: proofs != "none")
+            _guarded(report, DEVICE, lambda: first.check(device, late))  # 4
+            _guarded(report, DEVICE, late.missing)
         _check_checkpoints(report, anchors, device, gate, first)  # 5
         if device is not None and gate is not None:
             reconcile(report, cross, conduct.last_witness, max(conduct.epochs, default=0))  # 6
@@ -167,8 +171,8 @@ class _DeviceAudit:
             else:
                 self._cross.add(DEVICE_RECEIPT, record.command_digest, record.epoch, record.sequence, index)
 
-    def check(self, device: Ledger) -> None:
-        """Second pass: signatures and order."""
+    def check(self, device: Ledger, late: LateProofs) -> None:
+        """Second pass: signatures, order, and proofs that came later."""
         keys = self.session_keys()
         epoch = sequence = 0
         for leaf in device.iterate():
@@ -186,20 +190,24 @@ class _DeviceAudit:
                 epoch, sequence = header.epoch, header.sequence
                 self._check_command(leaf.index, value)
                 continue
-            self._check_record(leaf.index, value, keys)
+            if self._check_record(leaf.index, value, keys) and isinstance(value.record, LateProof):
+                late.check(leaf.index, value.record)
 
-    def _check_record(self, index: int, value: ParsedRecord, keys: dict[bytes, bytes]) -> None:
+    def _check_record(self, index: int, value: ParsedRecord, keys: dict[bytes, bytes]) -> bool:
+        """Whether a known key signed the record."""
         record, public = value.record, keys.get(value.kid)
         if isinstance(record, CycleRefused | LateProof | LedgerClosed | Alarm):
             if public is not None and _verifies(value, public):
-                return
+                return True
             outside = isinstance(record, LedgerClosed) or (record.epoch, record.sequence) == (0, 0)
             if public is None and outside:
                 self._report.ledgers[DEVICE].unauthenticated += 1
-                return
-        if not self._by_gate(value):
-            found = f"{record.KIND} signed by key {value.kid.hex()}"
-            self._report.add("unknown-record", DEVICE, index, found, "the gate's or a session key")
+                return False
+        if self._by_gate(value):
+            return True
+        found = f"{record.KIND} signed by key {value.kid.hex()}"
+        self._report.add("unknown-record", DEVICE, index, found, "the gate's or a session key")
+        return False
 
     def session_keys(self) -> dict[bytes, bytes]:
         """Keys by kid: those of opened epochs, and those the gate refused (their alarms are still records)."""

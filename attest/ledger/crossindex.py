@@ -16,6 +16,8 @@ _SCHEMA: Final = (
     "CREATE TABLE unsent (epoch INT, sequence INT, PRIMARY KEY (epoch, sequence)) WITHOUT ROWID",
     "CREATE TABLE evidence (digest BLOB PRIMARY KEY, ledger TEXT, idx INT) WITHOUT ROWID",
     "CREATE TABLE judged (digest BLOB PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE committed (digest BLOB PRIMARY KEY, epoch INT, sequence INT) WITHOUT ROWID",
+    "CREATE TABLE late (digest BLOB PRIMARY KEY) WITHOUT ROWID",
 )
 
 DEVICE_COMMAND, GATE_COMMAND, DEVICE_RECEIPT, GATE_RECEIPT, GATE_REFUSAL = _TABLES
@@ -69,6 +71,21 @@ class CrossIndex:
     def judged(self, digest: bytes) -> bool:
         """Whether ``add_judged`` was called for it."""
         return self._db.execute("SELECT 1 FROM judged WHERE digest = ?", (digest,)).fetchone() is not None
+
+    def add_committed(self, digest: bytes, epoch: int, sequence: int) -> None:
+        """An accepted command whose proof is to follow."""
+        self._db.execute("INSERT OR IGNORE INTO committed VALUES (?, ?, ?)", (digest, epoch, sequence))
+
+    def add_late(self, digest: bytes) -> bool:
+        """The proof of that command; ``False`` if it had one before."""
+        return self._db.execute("INSERT OR IGNORE INTO late VALUES (?)", (digest,)).rowcount == 1
+
+    def commitments_without_proof(self) -> Iterator[tuple[int, int]]:
+        """(epoch, sequence) of accepted commitments no proof followed, in order."""
+        yield from self._db.execute(
+            "SELECT epoch, sequence FROM committed c WHERE NOT EXISTS (SELECT 1 FROM late WHERE digest = c.digest)"
+            " ORDER BY epoch, sequence"
+        )
 
     def accepted_without_command(self) -> Iterator[tuple[int, int, int]]:
         """(epoch, sequence, gate index) of accepted commands that the device ledger lacks, in order."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from attest.command.command import Command, ParsedCommand, parse_command
-from attest.command.enums import Mode, ProofPolicy, ReadBack
+from attest.command.enums import Mode, ProofKind, ProofPolicy, ReadBack
 from attest.command.errors import CommandError
 from attest.command.judge import CHECKS, Accepted, OpenEpoch, ProofVerifier, judge
 from attest.command.records import (
@@ -103,6 +103,8 @@ class GateAudit:
         self._last_reset_count: int | None = None
         self.epochs: dict[int, EpochOpened] = {}
         self.last_witness: dict[int, int] = {}
+        self.verifiers: dict[int, ProofVerifier] = {}
+        self._made: dict[bytes, ProofVerifier] = {}
 
     def finish(self) -> None:
         """After the last record: judge what still waits for a receipt."""
@@ -289,11 +291,14 @@ class GateAudit:
             found = f"key {module.vk_sha256.hex() or '(none)'} in the anchors"
             self._add("proof", index, found, f"{record.vk_digest.hex()} as the epoch pins")
             return None
-        try:
-            return self._make_verifier(module.verification_key, record.vk_digest)
-        except AttestError as error:
-            self._add("proof", index, f"{error.code}: {error.found}", error.expected)
-            return None
+        if record.vk_digest not in self._made:
+            try:
+                self._made[record.vk_digest] = self._make_verifier(module.verification_key, record.vk_digest)
+            except AttestError as error:
+                self._add("proof", index, f"{error.code}: {error.found}", error.expected)
+                return None
+        self.verifiers[record.epoch] = self._made[record.vk_digest]
+        return self._made[record.vk_digest]
 
     def _refusal(self, index: int, record: Refusal) -> None:
         self._cross.add(GATE_REFUSAL, record.command_digest, record.epoch, record.sequence, index)
@@ -380,6 +385,8 @@ class GateAudit:
         result = judge(data, rules, state, epoch.open, now_ns, gate_mode=pending.mode, verifier=verifier)
         if isinstance(result, Accepted):
             self._cross.add_judged(pending.digest)
+            if command.proof_kind is ProofKind.COMMITMENT:
+                self._cross.add_committed(pending.digest, header.epoch, header.sequence)
             if checked and result.proof_verified:
                 self._report.proofs_checked += 1
                 epoch.summary.proofs_checked += 1

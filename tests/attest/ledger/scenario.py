@@ -18,6 +18,7 @@ from attest.command import (
     GateRules,
     GateState,
     InputRule,
+    LateProof,
     LedgerClosed,
     Mode,
     ModeChange,
@@ -101,6 +102,7 @@ class Scenario:
     mode: Mode = Mode.OFF
     gate_keeps_commands: bool = True
     attested: bool = False
+    rules: GateRules = RULES
     profile: str = "development"
 
     def __post_init__(self) -> None:
@@ -118,7 +120,7 @@ class Scenario:
             policy_public=POLICY_SIGNER.public if self.attested else None,
             module_digest=MODULE,
             deployment_digest=DEPLOYMENT,
-            rules=RULES,
+            rules=self.rules,
             verification_key=model().verification_key,
             development_key=True,
             device_record=RECORD_FILE if self.attested else None,
@@ -157,7 +159,7 @@ class Scenario:
             session_public=self.session.public,
             module_digest=MODULE,
             deployment_digest=DEPLOYMENT,
-            rules_digest=RULES.digest(),
+            rules_digest=self.rules.digest(),
             vk_digest=key_hash(model().verification_key),
             record_digest=hashlib.sha256(RECORD_FILE).digest() if self.attested else b"",
             policy_digest=hashlib.sha256(POLICY_FILE).digest() if self.attested else b"",
@@ -210,9 +212,16 @@ class Scenario:
         proof = changes.get("proof", proven.proof)
         assert isinstance(outputs, tuple)
         assert isinstance(proof, bytes)
-        return sign_command(
-            Command(header, inputs, outputs, ProofKind.GROTH16_BN254, proof, TimeQuality.NTP), self.session
-        )
+        kind = ProofKind.GROTH16_BN254
+        if changes.get("deferred"):
+            self.owed = proof
+            kind, proof = ProofKind.COMMITMENT, hashlib.sha256(proof).digest()
+        return sign_command(Command(header, inputs, outputs, kind, proof, TimeQuality.NTP), self.session)
+
+    def late_proof(self, data: bytes, proof: bytes) -> None:
+        digest = hashlib.sha256(data).digest()
+        record = LateProof(DEVICE_ID, self.epoch, self.sequence, digest, ProofKind.GROTH16_BN254, proof, self.now_ns)
+        self.device.append("proof", sign_record(record, self.session))
 
     def send(self, data: bytes, *, device: bool = True, gate: bool = True, reply: bool = True) -> None:
         """Device records, gate judges and records, device records the answer; each part can be lost."""
@@ -222,7 +231,7 @@ class Scenario:
             return
         result = judge(
             data,
-            RULES,
+            self.rules,
             self.state,
             OpenEpoch.of(self.opened),
             self.now_ns,
@@ -267,7 +276,7 @@ class Scenario:
             applied=command.outputs,
             read_back=command.outputs,
             state=ReadBack.OK,
-            proof_verified=True,
+            proof_verified=command.proof_kind is not ProofKind.COMMITMENT,
             t_accepted_ns=self.now_ns,
             t_written_ns=self.now_ns + 1,
             t_read_back_ns=self.now_ns + 2,
