@@ -107,7 +107,7 @@ def verify(ledger_dir: Path, *, proofs: Literal["all", "none"] | int = "all", en
             _guarded(report, DEVICE, late.missing)
         _check_checkpoints(report, anchors, device, gate, first)  # 5
         if device is not None and gate is not None:
-            reconcile(report, cross, conduct.last_witness, max(conduct.epochs, default=0))  # 6
+            reconcile(report, cross, conduct.covered_before, max(conduct.epochs, default=0))  # 6
     return report
 
 

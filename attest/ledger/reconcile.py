@@ -1,8 +1,8 @@
 """The device's ledger against the gate's.
 
 The gate answers every command it was sent, so a command of the device without an answer, and an accepted one the
-device does not have, are findings, except at the end of an epoch: what was decided after the gate's last witness of
-the device's ledger may have been lost with a crash, and what was sent last may never have been answered. Those
+device does not have, are findings, except at the end of an epoch: what was decided after the gate's last witness but
+one of the device's ledger may have been lost with a crash, and what was sent last may never have been answered. Those
 commands must be the very last of their epoch, are bounded in number and are counted in the report.
 """
 
@@ -17,20 +17,24 @@ from attest.ledger.report import AuditReport
 TAIL_COMMANDS_MAX: Final = 2048  # two seconds at 1 kHz: twice the longest time between two checkpoints
 
 
-def reconcile(report: AuditReport, cross: CrossIndex, last_witness: Mapping[int, int], last_epoch: int) -> None:
-    """Compare the two; ``last_witness`` gives, by epoch, the index of the gate's last witness record."""
-    _missing_on_device(report, cross, last_witness, last_epoch)
+def reconcile(report: AuditReport, cross: CrossIndex, covered_before: Mapping[int, int], last_epoch: int) -> None:
+    """Compare the two; ``covered_before`` gives, by epoch, the index of the gate's last witness record but one.
+
+    A command is on its way to gate and disk at once: the checkpoint that was being made when the gate accepted it need
+    not hold it, the next one must. So only what was accepted before the last witness but one has to be there.
+    """
+    _missing_on_device(report, cross, covered_before, last_epoch)
     _missing_on_gate(report, cross, last_epoch)
 
 
 def _missing_on_device(
-    report: AuditReport, cross: CrossIndex, last_witness: Mapping[int, int], last_epoch: int
+    report: AuditReport, cross: CrossIndex, covered_before: Mapping[int, int], last_epoch: int
 ) -> None:
     ends: dict[int, int] = {}
     for epoch, sequence, index in cross.accepted_without_command():
         end = ends.setdefault(epoch, cross.last_sequence(epoch, DEVICE_COMMAND))
         closed = epoch == last_epoch and report.ledgers["device"].closed
-        if sequence <= end or index < last_witness.get(epoch, -1) or closed:
+        if sequence <= end or index < covered_before.get(epoch, -1) or closed:
             found = f"no command {epoch}/{sequence}, which the gate accepted in its record {index}"
             report.add("ledger-cut", "device", None, found, "every accepted command")
             continue

@@ -102,7 +102,8 @@ class GateAudit:
         self._open: dict[int, _Epoch] = {}
         self._last_reset_count: int | None = None
         self.epochs: dict[int, EpochOpened] = {}
-        self.last_witness: dict[int, int] = {}
+        self.covered_before: dict[int, int] = {}
+        self._newest_witness: dict[int, int] = {}
         self.verifiers: dict[int, ProofVerifier] = {}
         self._made: dict[bytes, ProofVerifier] = {}
 
@@ -313,7 +314,8 @@ class GateAudit:
         device, number = self._ledgers["device"], max(self._open, default=0)
         if number:
             self._open[number].summary.witnesses += 1
-            self.last_witness[number] = index
+            self.covered_before[number] = self._newest_witness.get(number, -1)
+            self._newest_witness[number] = index
         if device is None or record.origin != self._anchors.device_origin:
             self._add("ledger-cut", index, f"a witness of {record.origin}", "a device ledger to compare")
             return

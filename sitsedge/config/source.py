@@ -73,7 +73,9 @@ class _Tree:
             self.fault(node, path, f"nesting deeper than {DEPTH_MAX}", "a flat configuration")
             return None
         if node.anchor is not None:
+            # Not entered: an alias repeats what its anchor holds, and ten of them in each other fill any memory.
             self.fault(node, path, f"the anchor &{node.anchor}", "plain values, without anchors or aliases")
+            return None
         if isinstance(node, MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, SequenceNode):
@@ -161,6 +163,9 @@ def load_model(path: Path, model: type[Model]) -> Model:
 def _compose(text: str, tree: _Tree) -> Plain:
     try:
         node = YAML(typ="safe", pure=True).compose(text)
+    except RecursionError:
+        fault = ConfigFault(tree.file, 1, 1, "(file)", "brackets nested beyond any use", "a flat configuration")
+        raise ConfigError([fault]) from None
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)

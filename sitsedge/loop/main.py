@@ -265,8 +265,7 @@ class Loop:
                 self._drop_link(error)
 
     def _take_epoch(self, opened: OpenedEpoch) -> None:
-        if self._epoch is not None:
-            self._epoch.key.erase()
+        before = self._epoch
         self._epoch = opened.context
         self._renewal_asked = False
         self._sequence = 0
@@ -274,6 +273,8 @@ class Loop:
         self._submit(RecordKind.EVIDENCE, opened.evidence)
         self._submit(RecordKind.EPOCH_OPENED, opened.record)
         self._ledger.set_signer(opened.context.key)
+        if before is not None:
+            before.key.erase()
         self._checkpoints.clear()  # signed by the key before
         log.info("epoch %d, mode %s", opened.context.number, self._mode.name)
 

@@ -131,6 +131,16 @@ def test_missing_file_oversize_and_binary_are_typed(tmp_path: Path) -> None:
         load_deployment(tmp_path / "bin.yaml")
 
 
+def test_alias_bombs_and_deep_nesting_are_refused_at_once(tmp_path: Path) -> None:
+    levels = "\n".join(f"k{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 40))
+    (tmp_path / "bomb.yaml").write_text(f"k0: &a0 [x]\n{levels}\n")
+    with pytest.raises(ConfigError, match="anchor"):
+        load_deployment(tmp_path / "bomb.yaml")
+    (tmp_path / "deep.yaml").write_text("a: " + "[" * 100_000)
+    with pytest.raises(ConfigError):
+        load_deployment(tmp_path / "deep.yaml")
+
+
 @given(st.binary(max_size=300))
 def test_any_bytes_give_a_value_or_a_config_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("any") / "d.yaml"

@@ -1,0 +1,186 @@
+"""The main job whole: real processes, a real simulated TPM, OPC UA, UADP, proofs, ledgers, and an orderly end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attest.ledger import Ledger, RecordKind
+from attest.ledger.audit import extract, verify
+from attest.proof import PyEccVerifier, key_hash
+from sitsedge.telemetry import read_snapshot
+
+READY_S = 90.0
+COMMANDS = 30
+POLL_S = 0.05
+
+
+class Deployed:
+    """One ``sitsctl deploy`` in the background."""
+
+    def __init__(self, config: Path, state: Path, *more: str) -> None:
+        self.state = state
+        command = [sys.executable, "-m", "sitsedge.cli.main", "deploy", "--config", str(config)]
+        self.process = subprocess.Popen(
+            [*command, "--state-dir", str(state), *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def wait(self, name: str, key: str, least: int) -> dict[str, Any]:
+        """Until the snapshot of a process shows ``key`` at ``least``."""
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise AssertionError(self.process.communicate())
+            snapshot = read_snapshot(self.state / "run", name)
+            # A snapshot of an earlier run is still there until the new process writes its own.
+            if snapshot is not None and snapshot.alive and int(snapshot.data.get(key) or 0) >= least:
+                return snapshot.data
+            time.sleep(POLL_S)
+        raise AssertionError(f"{name}.{key} stayed below {least}: {read_snapshot(self.state / 'run', name)}")
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+        """Exit code, stdout, stderr after a signal."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out, err
+
+    def last(self, name: str) -> dict[str, Any]:
+        snapshot = read_snapshot(self.state / "run", name)
+        assert snapshot is not None
+        return snapshot.data
+
+
+@pytest.fixture
+def deployed(mill: Path, tmp_path: Path) -> Iterator[Deployed]:
+    system = Deployed(mill, tmp_path / "s")
+    yield system
+    system.stop()
+
+
+def leftovers(state: Path) -> list[str]:
+    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [row for row in listing.splitlines() if str(state) in row]
+
+
+def test_from_frame_to_plc_and_back_to_manual(deployed: Deployed) -> None:
+    deployed.wait("sitsd", "accepted", COMMANDS)
+    code, out, err = deployed.stop()
+    assert code == 0, err
+    assert out.startswith("Verified: [OK] DeviceID=TPM2:0x81000001 | ModelSHA256=")
+    assert "PolicySig=valid" in out
+    assert "TPM=swtpm" in out
+    assert "ProofKey=development" in out
+    assert leftovers(deployed.state) == []
+
+    plant = deployed.last("plant")
+    assert plant["mode"] == "MAN"
+    assert plant["requests_refused"] == 0
+
+    report = verify(deployed.state / "ledger")
+    assert report.ok, report.findings
+    assert report.accepted >= COMMANDS
+    assert report.proofs_checked == report.accepted
+    assert all(summary.closed for summary in report.ledgers.values())
+
+    ledger = Ledger.open_readonly(deployed.state / "ledger" / "device" / "ledger.db")
+    newest = ledger.last(RecordKind.COMMAND)
+    assert newest is not None
+    command = extract(ledger, newest.index)
+    ledger.close()
+    key = next((deployed.state / "ledger" / "anchors" / "modules").glob("*/verification_key.bin")).read_bytes()
+    PyEccVerifier(key, vk_sha256=key_hash(key)).verify(command.inputs, command.outputs, command.ctx, command.proof)
+
+
+def test_the_plant_keeps_the_last_applied_value_in_manual(deployed: Deployed) -> None:
+    deployed.wait("sitsd", "accepted", COMMANDS)
+    deployed.stop(signal.SIGINT)
+    plant = deployed.last("plant")
+    ledger = Ledger.open_readonly(deployed.state / "ledger" / "gate" / "ledger.db")
+    applied = [leaf for leaf in ledger.iterate() if leaf.kind is RecordKind.RECEIPT]
+    ledger.close()
+    assert applied
+    assert plant["mode"] == "MAN"
+    assert plant["applied_sequence"] > 0
+
+
+def test_a_dead_loop_ends_the_deployment_and_the_plc_falls_back(deployed: Deployed) -> None:
+    deployed.wait("sitsd", "accepted", COMMANDS)
+    os.kill(int(deployed.last("sitsd")["pid"]), signal.SIGKILL)
+    out, err = deployed.process.communicate(timeout=60)
+    assert deployed.process.returncode == 3, out
+    assert "child-died" in err
+    assert leftovers(deployed.state) == []
+    report = verify(deployed.state / "ledger")
+    assert report.ok, report.findings  # a crash leaves a shorter tail, never a broken ledger
+
+
+def test_a_stopped_loop_is_noticed_by_gate_and_plc(deployed: Deployed) -> None:
+    deployed.wait("sitsd", "accepted", COMMANDS)
+    pid = int(deployed.last("sitsd")["pid"])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        deployed.wait("plant", "watchdog_trips", 1)
+        deadline = time.monotonic() + READY_S
+        while not deployed.last("gate")["alarms"].get("heartbeat-lost"):
+            assert time.monotonic() < deadline
+            time.sleep(POLL_S)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    before = int(deployed.last("gate")["accepted"])
+    deployed.wait("gate", "accepted", before + COMMANDS)  # and it goes on by itself
+
+
+def test_a_restart_continues_the_ledgers_and_epochs(mill: Path, tmp_path: Path) -> None:
+    state = tmp_path / "s"
+    for round_number in (1, 2):
+        system = Deployed(mill, state)
+        system.wait("sitsd", "accepted", COMMANDS)
+        code, _, err = system.stop()
+        assert code == 0, err
+        report = verify(state / "ledger", proofs=5)
+        assert report.ok, report.findings
+        assert [epoch.number for epoch in report.epochs] == list(range(1, round_number + 1))
+
+
+def test_without_attestation_everything_says_so(mill: Path, tmp_path: Path) -> None:
+    system = Deployed(mill, tmp_path / "s", "--attestation-mode", "none")
+    system.wait("sitsd", "accepted", COMMANDS)
+    gate = system.last("gate")
+    code, out, err = system.stop()
+    assert code == 0, err
+    assert out.startswith("Verified: [NOT ATTESTED]")
+    assert "[OK]" not in out
+    assert gate["attestation_mode"] == "none"
+    report = verify(tmp_path / "s" / "ledger", proofs=1)
+    assert {epoch.tpm_kind for epoch in report.epochs} == {"none"}
+
+
+def test_status_and_mode_while_running(deployed: Deployed) -> None:
+    deployed.wait("sitsd", "accepted", COMMANDS)
+
+    def sitsctl(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "sitsedge.cli.main", *arguments, "--state-dir", str(deployed.state)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    status = json.loads(sitsctl("status", "--output", "json").stdout)
+    assert status["running"] is True
+    assert set(status["processes"]) >= {"sitsd", "gate", "plant"}
+    assert "frame to PLC acknowledged" in sitsctl("watch", "--for", "0.6").stdout
+    assert sitsctl("mode", "SHADOW", "--reason", "test").returncode == 0
+    refused = sitsctl("mode", "AUTO", "--approved-by", "anna", "--output", "json")
+    assert refused.returncode == 1
+    assert json.loads(refused.stdout)["code"] == "mode-approval"
+    deployed.wait("plant", "scans", 1)
+    assert sitsctl("mode", "AUTO", "--approved-by", "anna", "--approved-by", "boris").returncode == 0
+    before = int(deployed.last("gate")["accepted"])
+    deployed.wait("gate", "accepted", before + COMMANDS)
