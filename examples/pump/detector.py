@@ -27,7 +27,7 @@ from examples.pump.signals import SCORE_LIMIT, SIGNALS
 
 SEED: Final = 20_260
 HIDDEN: Final = (16, 16)
-STEPS: Final = 12_000
+STEPS: Final = 24_000
 BATCH: Final = 256
 LEARNING_RATE: Final = 3e-3
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam (Kingma and Ba, ICLR 2015)

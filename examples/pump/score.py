@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from attest.errors import AttestError
-from examples.pump.dataset import GROUPS, Bools, Floats, Run, load_run, unseen_names, train_names
+from examples.pump.dataset import GROUPS, Bools, Floats, Run, load_run, train_names, unseen_names
 from examples.pump.rule import Figures, Rule, figures, read_rule
 from examples.pump.scoring import (
     FloatScorer,

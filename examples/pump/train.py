@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from examples.pump.dataset import FREE, Floats, Run, healthy, load_run, train_names
 from examples.pump.detector import SEED, STEPS, Network, displaced, export, moved_healthy, train

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 
 from sitsedge.compiler.errors import OnnxImportError
 from sitsedge.compiler.fold import Chain
