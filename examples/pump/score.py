@@ -33,6 +33,7 @@ from sitsedge.errors import SitsError
 from sitsedge.modules import PublisherTrust, read_bundle
 
 Scorer = Callable[[Run], Floats]
+LABEL_WIDTH = 15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +42,7 @@ class Result:
 
     figures: Figures
     groups: dict[str, Figures]
+    files: dict[str, Figures]
     unscored: int
     alarms: list[Bools]
     scores: list[Floats]
@@ -48,7 +50,8 @@ class Result:
     def as_data(self) -> dict[str, Any]:
         """For JSON."""
         groups = {name: one.as_data() for name, one in self.groups.items()}
-        return {**self.figures.as_data(), "unscored_rows": self.unscored, "groups": groups}
+        files = {name: one.as_data() for name, one in self.files.items()}
+        return {**self.figures.as_data(), "unscored_rows": self.unscored, "groups": groups, "files": files}
 
 
 def evaluate(runs: list[Run], rule: Rule, scorer: Scorer) -> Result:
@@ -62,21 +65,20 @@ def evaluate(runs: list[Run], rule: Rule, scorer: Scorer) -> Result:
         if chosen:
             groups[group] = figures(chosen)
     unscored = sum(int(np.isnan(values).sum()) for values in scores)
-    return Result(figures(pairs), groups, unscored, alarms, scores)
+    files = {run.name: figures([pair]) for run, pair in zip(runs, pairs, strict=True)}
+    return Result(figures(pairs), groups, files, unscored, alarms, scores)
 
 
 def table(results: dict[str, Result]) -> str:
-    """Columns side by side; one line per group, then all rows."""
+    """Columns side by side; one line per file and group, then all rows."""
     names = list(results)
-    lines = [f"{'rows':<10}" + "".join(f"{name:^30}" for name in names)]
-    lines.append(" " * 10 + f"{'F1':>8}{'FAR %':>10}{'MAR %':>10}  " * len(names))
-    for group in (*GROUPS, "all"):
-        parts = []
-        for name in names:
-            one = results[name].figures if group == "all" else results[name].groups.get(group)
-            parts.append(" " * 28 if one is None else f"{one.f1:8.3f}{one.far:10.2f}{one.mar:10.2f}")
-        lines.append(f"{group:<10}" + "  ".join(parts))
-    lines.append(f"{'unscored':<10}" + "  ".join(f"{results[name].unscored:>28}" for name in names))
+    lines = [f"{'rows':<{LABEL_WIDTH}}" + "".join(f"{name:^30}" for name in names)]
+    lines.append(" " * LABEL_WIDTH + f"{'F1':>8}{'FAR %':>10}{'MAR %':>10}  " * len(names))
+    rows = [results[name].files | results[name].groups | {"all": results[name].figures} for name in names]
+    for label in rows[0]:
+        parts = [f"{one.f1:8.3f}{one.far:10.2f}{one.mar:10.2f}" for one in (row[label] for row in rows)]
+        lines.append(f"{label:<{LABEL_WIDTH}}" + "  ".join(parts))
+    lines.append(f"{'unscored':<{LABEL_WIDTH}}" + "  ".join(f"{results[name].unscored:>28}" for name in names))
     return "\n".join(lines)
 
 

@@ -33,12 +33,12 @@ def test_training_files_begin_with_400_healthy_rows_inside_the_ranges(skab: Path
     assert len(load_run(skab, FREE, labelled=False).x) == 9405
 
 
-def test_unseen_recordings_are_scored_better_than_by_guessing(skab: Path, tmp_path: Path) -> None:
+def test_alarms_on_unseen_recordings_are_no_guesses(skab: Path, tmp_path: Path) -> None:
     with threadpool_limits(limits=1):
         rule = write_all(skab, tmp_path)
     scorer = FloatScorer(tmp_path / "model.onnx")
     runs = [load_run(skab, name) for name in unseen_names(skab)]
     result = figures([(rule.alarms(scorer.score(run.x)), run.faulty) for run in runs])
-    # An alarm at every row would have F1 0.52.
-    assert result.f1 > 0.6
-    assert result.far < 25
+    # Guessing finds as large a share of the faulty rows as it disturbs of the healthy ones.
+    assert result.far < 10
+    assert (100 - result.mar) > 3 * result.far
