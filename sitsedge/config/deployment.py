@@ -105,12 +105,17 @@ class OpcUaSource(Strict):
 
 
 class Cycle(Strict):
-    """How often, how long, and whether the command carries its proof."""
+    """How often, how long, and whether the command carries its proof.
+
+    ``fifo_priority`` asks for SCHED_FIFO for the loop and, one below, the gate. Both sleep while they wait, so the
+    kernel's 95 % limit for real-time tasks is far away; where it is not permitted they run without and say so.
+    """
 
     trigger: Literal["frame"] = "frame"
     period_ms: Milliseconds
     deadline_ms: Milliseconds
     proof: Literal["inline", "off"] = "inline"
+    fifo_priority: Annotated[int, Field(ge=2, le=80)] | None = None
 
 
 class Timing(Strict):

@@ -340,9 +340,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--attestation-mode", choices=("tpm2", "none"), default="tpm2")
     arguments = parser.parse_args(argv)
     try:
-        state = state_dir_of(load_deployment(arguments.config), arguments.state_dir)
+        deployment = load_deployment(arguments.config)
+        state = state_dir_of(deployment, arguments.state_dir)
         state.create()
-        prepare_process("gate", state.logs)
+        priority = deployment.cycle.fifo_priority
+        prepare_process("gate", state.logs, fifo_priority=None if priority is None else priority - 1)
         asyncio.run(_serve(arguments.config, state, arguments.attestation_mode))
     except ConfigError as error:
         log.error("%s", error)

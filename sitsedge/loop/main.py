@@ -53,11 +53,14 @@ log = logging.getLogger("sitsedge.loop")
 class Loop:
     """The process: sockets, pipeline, epoch, ledger and their one thread."""
 
-    def __init__(self, config: Path, state: StateDir, attestation: AttestationSetup, bundle: Bundle) -> None:
+    def __init__(
+        self, config: Path, state: StateDir, attestation: AttestationSetup, bundle: Bundle, *, realtime: bool
+    ) -> None:
         self.deployment = load_deployment(config)
         self.state = state
         self._bundle = bundle
         self._setup = attestation
+        self._realtime = realtime
         self._tally = Tally(self.deployment.device_id)
         self._checkpoints: deque[IssuedCheckpoint] = deque(maxlen=4)
         self._first_key = SessionKey.generate()
@@ -318,6 +321,7 @@ class Loop:
             "ledger_queued": self._ledger.queued,
             "time_quality": self._pipeline.ingest.quality.label,
             "proof": self.deployment.cycle.proof,
+            "realtime": self._realtime,
             "development_keys": self._bundle.config.proof.development,
         }
         write_snapshot(self.state.run, "sitsd", state, data)
@@ -406,11 +410,16 @@ def main(argv: list[str] | None = None) -> int:
         deployment = load_deployment(arguments.config)
         state = state_dir_of(deployment, arguments.state_dir)
         state.create()
-        prepare_process("sitsd", state.logs, lock_memory=deployment.profile == "production")
+        granted = prepare_process(
+            "sitsd",
+            state.logs,
+            lock_memory=deployment.profile == "production",
+            fifo_priority=deployment.cycle.fifo_priority,
+        )
         trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
         bundle = ModuleStore(state.modules, trust).load_active()
         attestation = _attestation(arguments, arguments.config, state, bundle)
-        Loop(arguments.config, state, attestation, bundle).run()
+        Loop(arguments.config, state, attestation, bundle, realtime=granted.realtime).run()
     except ConfigError as error:
         log.error("%s", error)
         sys.stderr.write(f"{error}\n")

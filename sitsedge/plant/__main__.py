@@ -30,7 +30,8 @@ def main(argv: list[str] | None = None) -> int:
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    prepare_process("plant", None if config.log_dir is None else path.parent / config.log_dir)
+    log_dir = None if config.log_dir is None else path.parent / config.log_dir
+    prepare_process("plant", log_dir, fifo_priority=config.fifo_priority)
     try:
         asyncio.run(_run(config, path.parent))
     except (SitsError, FieldbusError) as error:

@@ -55,6 +55,7 @@ class PlantConfig(Strict):
     run_dir: str
     log_dir: str | None = None
     record: str | None = None
+    fifo_priority: Annotated[int, Field(ge=1, le=80)] | None = None  # a PLC is a real-time machine; so is this one
     duration_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
 
     def security(self, base: Path) -> PlcSecurity:

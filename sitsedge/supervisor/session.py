@@ -235,6 +235,8 @@ class Session:
             "log_dir": str(self.state.logs),
             "record": str(self.state.run / "plant-record.npz"),
         }
+        if prepared.deployment.cycle.fifo_priority is not None:
+            config["fifo_priority"] = max(1, prepared.deployment.cycle.fifo_priority - 2)
         return self._write("plant-config.json", config)
 
     def _write_replay_config(self, prepared: Prepared, plant: ReplayPlant) -> Path:

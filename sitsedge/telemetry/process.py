@@ -44,11 +44,13 @@ class ProcessSetup:
     realtime: bool
 
 
-def prepare_process(name: str, log_dir: Path | None, *, lock_memory: bool = False) -> ProcessSetup:
+def prepare_process(
+    name: str, log_dir: Path | None, *, lock_memory: bool = False, fifo_priority: int | None = None
+) -> ProcessSetup:
     """Log as JSON lines to ``log_dir/name.log`` (stderr without a folder) and die with the parent.
 
-    ``lock_memory`` asks for mlockall(2); a refusal is reported, not fatal, since a developer's machine may not
-    allow it.
+    ``lock_memory`` asks for mlockall(2) and ``fifo_priority`` for SCHED_FIFO (sched(7)); a refusal is reported,
+    not fatal, since a developer's machine may not allow it. Threads started later inherit the scheduling.
     """
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if log_dir is not None:
@@ -62,6 +64,11 @@ def prepare_process(name: str, log_dir: Path | None, *, lock_memory: bool = Fals
     locked = lock_memory and libc.mlockall(MCL_CURRENT_AND_FUTURE) == 0
     if lock_memory and not locked:
         log.warning("memory is not locked: %s", os.strerror(ctypes.get_errno()))
+    if fifo_priority is not None:
+        try:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(fifo_priority))
+        except OSError as error:
+            log.warning("no real-time scheduling: %s", error.strerror)
     return ProcessSetup(name, locked, os.sched_getscheduler(0) == os.SCHED_FIFO)
 
 
