@@ -94,12 +94,18 @@ class OpcUaTag(Strict):
 
 
 class OpcUaSource(Strict):
-    """OPC UA subscriptions through ``sits-bridge``, which hands the samples to the loop as UADP on loopback."""
+    """OPC UA subscriptions through ``sits-bridge``, which hands the samples to the loop as UADP on loopback.
+
+    ``trigger`` is the browse path of a variable whose change means that a cycle is complete (a row or scan counter):
+    servers do not notify a value that stayed the same, so a cycle cannot be told by its values alone. Without it every
+    tag has to change in every cycle.
+    """
 
     protocol: Literal["opcua"]
     endpoint: Annotated[str, Field(pattern=r"^opc\.tcp://[^\s/]+(:\d+)?(/\S*)?$")]
     namespace: Annotated[str, Field(min_length=1, max_length=255)]
     publishing_interval_ms: Milliseconds = 10.0
+    trigger: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     bridge_port: Port
     tags: Annotated[list[OpcUaTag], Field(min_length=1, max_length=FIELDS_MAX)]
 

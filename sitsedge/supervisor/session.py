@@ -279,6 +279,8 @@ class Session:
             "run_dir": str(self.state.run),
             "log_dir": str(self.state.logs),
         }
+        if source.trigger is not None:
+            config["alignment"] = {"policy": "trigger", "path": source.trigger}
         return self._write("bridge-config.json", config)
 
     def _write(self, name: str, config: dict[str, Any]) -> Path:
