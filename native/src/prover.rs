@@ -24,6 +24,21 @@ const CTX_BYTES: u32 = 31;
 const SCALAR_BYTES: u32 = 32;
 const BOOLEANS_PER_SLOT: usize = 8;
 
+/// Parts of a proof, in the order of their work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Witness and rows.
+    Rows,
+    /// Four transforms and the product on the coset.
+    Transforms,
+    /// A, B in both groups and K.
+    WitnessSums,
+    /// H.
+    QuotientSum,
+    /// Blinding and the final inversions.
+    Blinding,
+}
+
 pub struct Prover {
     pub circuit: Circuit,
     pub domain: Domain,
@@ -121,15 +136,39 @@ impl Prover {
     /// Errors: `input-count`, `ctx-length`, `witness-range`, `witness-overflow`, `witness-remainder`, `unsatisfied`,
     /// `randomness`.
     pub fn prove(&self, inputs: &[i64], ctx: &[u8]) -> Result<(Vec<i64>, Proof)> {
+        self.prove_observed(inputs, ctx, &mut |_| ())
+    }
+
+    /// [`Self::prove`], calling `done` with each phase's name when it ends (for measurements).
+    pub fn prove_observed(
+        &self,
+        inputs: &[i64],
+        ctx: &[u8],
+        done: &mut dyn FnMut(Phase),
+    ) -> Result<(Vec<i64>, Proof)> {
+        let blinding = Blinding { r: Zeroizing::new(random_fr()?), s: Zeroizing::new(random_fr()?) };
+        self.prove_blinded(inputs, ctx, &blinding, done)
+    }
+
+    /// Private: a blinding value that is not fresh and secret gives the witness away.
+    fn prove_blinded(
+        &self,
+        inputs: &[i64],
+        ctx: &[u8],
+        blinding: &Blinding,
+        done: &mut dyn FnMut(Phase),
+    ) -> Result<(Vec<i64>, Proof)> {
         // A panic elsewhere cannot leave the buffers in a harmful state: every proof overwrites them.
         let mut guard = self.work.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let work = &mut *guard;
         work.witness.fill(&self.circuit, inputs, fr_from_ctx(ctx)?)?;
         rows::fill(&self.circuit, &work.witness, &mut work.row_a, &mut work.row_b)?;
+        let outputs = work.witness.outputs(&self.circuit)?;
+        done(Phase::Rows);
         self.quotient(work);
+        done(Phase::Transforms);
         self.look_up(work, ctx);
-        let blinding = Blinding { r: Zeroizing::new(random_fr()?), s: Zeroizing::new(random_fr()?) };
-        Ok((work.witness.outputs(&self.circuit)?, self.combine(work, &blinding)))
+        Ok((outputs, self.combine(work, blinding, done)))
     }
 
     /// A·B on the coset, into `row_a` (see setup.rs for why that is all the quotient query needs).
@@ -171,14 +210,16 @@ impl Prover {
     }
 
     /// A = α + Σ + rδ, B = β + Σ + sδ, C = K + H + sA + rB − rsδ.
-    fn combine(&self, work: &mut Work, blinding: &Blinding) -> Proof {
+    fn combine(&self, work: &mut Work, blinding: &Blinding, done: &mut dyn FnMut(Phase)) -> Proof {
         let (r, s) = (&*blinding.r, &*blinding.s);
         let Start { mut a, mut b1, mut b2, k: mut c } = self.start;
         self.a.accumulate(&mut a, &work.lookups, &work.rest);
         self.b1.accumulate(&mut b1, &work.lookups, &work.rest);
         self.b2.accumulate(&mut b2, &work.lookups, &work.rest);
         self.k.accumulate(&mut c, &work.lookups, &work.rest);
+        done(Phase::WitnessSums);
         c += self.h.run(&work.row_a, &mut work.msm);
+        done(Phase::QuotientSum);
         // With A = A₀ + rδ and B = B₀ + sδ: sA + rB − rsδ = sA₀ + rB₀ + rsδ.
         c += a * s + b1 * r;
         let mut digits = ScalarDigits::default();
@@ -187,7 +228,9 @@ impl Prover {
         self.delta_1.accumulate(&mut a, digits.set(r), &[]);
         self.delta_2.accumulate(&mut b2, digits.set(s), &[]);
         let points = G1Projective::normalize_batch(&[a, c]);
-        Proof { a: points[0], b: b2.into_affine(), c: points[1] }
+        let proof = Proof { a: points[0], b: b2.into_affine(), c: points[1] };
+        done(Phase::Blinding);
+        proof
     }
 }
 

@@ -36,7 +36,11 @@ def free_port(kind: socket.SocketKind) -> int:
 @pytest.fixture
 def mill(tmp_path: Path) -> Path:
     """A copy of the rolling-mill example on free ports; returns its deployment file."""
-    folder = tmp_path / "mill"
+    return copy_mill(tmp_path / "mill")
+
+
+def copy_mill(folder: Path) -> Path:
+    """Copy the example into a new folder, with ports that are free now; its deployment file."""
     folder.mkdir()
     for name in ("model.onnx", "calibration.csv", "limits.yaml", "deployment.yaml", "gate.yaml"):
         shutil.copy(EXAMPLE / name, folder / name)
