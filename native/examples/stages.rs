@@ -11,8 +11,7 @@ use _native::{
     setup::setup,
 };
 
-const PHASES: [Phase; 5] =
-    [Phase::Rows, Phase::Transforms, Phase::WitnessSums, Phase::QuotientSum, Phase::Blinding];
+const PHASES: [Phase; 5] = [Phase::Rows, Phase::Transforms, Phase::WitnessSums, Phase::QuotientSum, Phase::Blinding];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

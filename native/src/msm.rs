@@ -10,7 +10,7 @@ use ark_ec::{AdditiveGroup, CurveGroup};
 use ark_ff::{BigInt, PrimeField};
 
 use crate::error::{Error, Result};
-use crate::kernel::{add_pairs, Pair, Point, Ref, Scalar, Scratch};
+use crate::kernel::{Kernel, Pair, Point, Ref, Scalar, Scratch};
 
 /// Tables above this are refused: the largest network measured needs 60 MiB.
 pub const TABLE_BYTES_MAX: usize = 1 << 30;
@@ -19,6 +19,7 @@ pub const TABLE_BYTES_MAX: usize = 1 << 30;
 const SCALAR_BITS: usize = 254;
 
 pub struct FixedMsm {
+    kernel: Kernel,
     window: usize,
     windows: usize,
     offset: Wide,
@@ -42,7 +43,7 @@ fn best_window(n: usize) -> usize {
 }
 
 impl FixedMsm {
-    pub fn new(bases: &[G1Affine]) -> Result<Self> {
+    pub fn new(bases: &[G1Affine], kernel: Kernel) -> Result<Self> {
         let window = best_window(bases.len());
         let windows = SCALAR_BITS.div_ceil(window);
         if bases.len() * windows * size_of::<Point>() > TABLE_BYTES_MAX {
@@ -66,7 +67,8 @@ impl FixedMsm {
             }
             table.extend(G1Projective::normalize_batch(&run).iter().map(Point::from_affine));
         }
-        Ok(Self { window, windows, offset: signed_digit_offset(window, windows), table, n_bases: bases.len() })
+        let offset = signed_digit_offset(window, windows);
+        Ok(Self { kernel, window, windows, offset, table, n_bases: bases.len() })
     }
 
     pub fn table_bytes(&self) -> usize {
@@ -82,7 +84,7 @@ impl FixedMsm {
         }
         let n_buckets = (1usize << (self.window - 1)) + 1;
         work.trees.load(n_buckets, &work.digits);
-        work.trees.reduce(&self.table, &mut work.buckets);
+        work.trees.reduce(self.kernel, &self.table, &mut work.buckets);
         self.weigh(work)
     }
 
@@ -119,7 +121,7 @@ impl FixedMsm {
             }
         }
         work.trees.load(n_low + n_high, &work.digits);
-        work.trees.reduce(&work.buckets, &mut work.sums);
+        work.trees.reduce(self.kernel, &work.buckets, &mut work.sums);
         let (low, high) = work.sums.split_at(n_low);
         let mut total = running_sum(&high[1..]);
         (0..low_bits).for_each(|_| {
@@ -207,11 +209,11 @@ impl Trees {
     }
 
     /// One point per group into `out`; infinity where a group is empty.
-    fn reduce(&mut self, table: &[Point], out: &mut Vec<Point>) {
-        self.level(table, true);
+    fn reduce(&mut self, kernel: Kernel, table: &[Point], out: &mut Vec<Point>) {
+        self.level(kernel, table, true);
         std::mem::swap(&mut self.now, &mut self.next);
         while self.counts.iter().any(|c| *c > 1) {
-            self.level(&[], false);
+            self.level(kernel, &[], false);
             std::mem::swap(&mut self.now, &mut self.next);
         }
         out.clear();
@@ -223,7 +225,7 @@ impl Trees {
     }
 
     /// Halves every group, from `table` (first level) or from `now`, into `next`.
-    fn level(&mut self, table: &[Point], first: bool) {
+    fn level(&mut self, kernel: Kernel, table: &[Point], first: bool) {
         let source: &[Point] = if first { table } else { &self.now };
         let total: u32 = self.counts.iter().map(|c| c.div_ceil(2)).sum();
         self.next.resize(total as usize, Point::INFINITY);
@@ -240,7 +242,7 @@ impl Trees {
             }
             *count = count.div_ceil(2);
         }
-        add_pairs(source, &self.pairs, &mut self.next, &mut self.scratch);
+        kernel.add_pairs(source, &self.pairs, &mut self.next, &mut self.scratch);
         self.refs.clear();
         self.refs.extend((0..total as usize).map(|i| Ref::new(i, false)));
     }
@@ -257,8 +259,11 @@ mod tests {
 
     fn check(bases: &[G1Affine], scalars: &[Fr]) {
         let lazy: Vec<Scalar> = scalars.iter().copied().map(Scalar::new).collect();
-        let found = FixedMsm::new(bases).unwrap().run(&lazy, &mut MsmWork::default());
-        assert_eq!(found.into_affine(), G1Projective::msm(bases, scalars).unwrap().into_affine());
+        let expected = G1Projective::msm(bases, scalars).unwrap().into_affine();
+        for kernel in [Kernel::Scalar, Kernel::fastest()] {
+            let found = FixedMsm::new(bases, kernel).unwrap().run(&lazy, &mut MsmWork::default());
+            assert_eq!(found.into_affine(), expected, "{}", kernel.name());
+        }
     }
 
     fn bases(n: u64) -> Vec<G1Affine> {

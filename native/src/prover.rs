@@ -10,7 +10,7 @@ use crate::circuit::{Circuit, Op};
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::field::{fr_from_ctx, fr_to_be, random_fr};
-use crate::kernel::Scalar;
+use crate::kernel::{Kernel, Scalar};
 use crate::keys::ProvingKey;
 use crate::msm::{FixedMsm, MsmWork};
 use crate::rows;
@@ -80,8 +80,12 @@ struct Blinding {
 }
 
 impl Prover {
-    /// Parses and checks both files and builds the tables. Errors: `circuit-…`, `pk-format`, `pk-circuit`.
+    /// Parses and checks both files and builds the tables. Errors: `circuit-…`, `pk-format`, `pk-circuit`, `kernel-…`.
     pub fn new(circuit: &[u8], proving_key: &[u8]) -> Result<Self> {
+        Self::with_kernel(circuit, proving_key, Kernel::from_environment()?)
+    }
+
+    pub fn with_kernel(circuit: &[u8], proving_key: &[u8], kernel: Kernel) -> Result<Self> {
         let circuit = Circuit::parse(circuit)?;
         let key = ProvingKey::decode(proving_key, &circuit)?;
         let domain = Domain::new(key.domain_size as usize)?;
@@ -110,7 +114,7 @@ impl Prover {
             k: QueryTables::new(key.k, &plan)?,
             delta_1: QueryTables::new(vec![key.delta_1], &scalar_plan)?,
             delta_2: QueryTables::new(vec![key.delta_2], &scalar_plan)?,
-            h: FixedMsm::new(&key.h)?,
+            h: FixedMsm::new(&key.h, kernel)?,
             circuit,
             domain,
             plan,
@@ -140,12 +144,7 @@ impl Prover {
     }
 
     /// [`Self::prove`], calling `done` with each phase's name when it ends (for measurements).
-    pub fn prove_observed(
-        &self,
-        inputs: &[i64],
-        ctx: &[u8],
-        done: &mut dyn FnMut(Phase),
-    ) -> Result<(Vec<i64>, Proof)> {
+    pub fn prove_observed(&self, inputs: &[i64], ctx: &[u8], done: &mut dyn FnMut(Phase)) -> Result<(Vec<i64>, Proof)> {
         let blinding = Blinding { r: Zeroizing::new(random_fr()?), s: Zeroizing::new(random_fr()?) };
         self.prove_blinded(inputs, ctx, &blinding, done)
     }

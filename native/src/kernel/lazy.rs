@@ -9,10 +9,11 @@ use std::ops::{Add, Mul, Sub};
 
 use ark_ff::{BigInt, Field, Fp256, MontBackend, MontConfig};
 
-type Limbs = [u64; 4];
+pub type Limbs = [u64; 4];
 type Reduced<C> = Fp256<MontBackend<C, 4>>;
 
 /// A field element in Montgomery form, represented by any of its values below 2p.
+#[repr(transparent)]
 pub struct Lazy<C: MontConfig<4>>(Limbs, PhantomData<C>);
 
 impl<C: MontConfig<4>> Clone for Lazy<C> {
@@ -75,6 +76,18 @@ impl<C: MontConfig<4>> Lazy<C> {
     #[inline(always)]
     pub fn new(value: Reduced<C>) -> Self {
         Self((value.0).0, PhantomData)
+    }
+
+    /// From limbs below 2p.
+    #[inline(always)]
+    pub(super) fn from_limbs(limbs: Limbs) -> Self {
+        debug_assert!(sub_limbs(&limbs, &Self::TWO_P).1);
+        Self(limbs, PhantomData)
+    }
+
+    #[inline(always)]
+    pub(super) fn limbs(&self) -> &Limbs {
+        &self.0
     }
 
     /// The canonical element.

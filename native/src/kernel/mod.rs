@@ -2,16 +2,19 @@
 //!
 //! A caller hands over pairs of points and gets their sums; one field inversion is shared by the whole batch
 //! (P. Montgomery's trick), so an addition costs about six multiplications. A faster kernel for a particular
-//! processor replaces [`add_pairs`] and nothing else.
+//! processor replaces [`Kernel::add_pairs`] and nothing else.
 
+#[cfg(target_arch = "x86_64")]
+mod ifma;
 mod lazy;
 mod portable;
 
 use ark_bn254::{FqConfig, FrConfig, G1Affine};
 use ark_ec::AffineRepr;
 
+use crate::error::{Error, Result};
+
 pub use lazy::Lazy;
-pub use portable::add_pairs;
 
 pub type Fp = Lazy<FqConfig>;
 pub type Scalar = Lazy<FrConfig>;
@@ -21,7 +24,7 @@ pub type Scalar = Lazy<FrConfig>;
 ///
 /// Aligned to a cache line, which it fills.
 #[derive(Clone, Copy)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub struct Point {
     pub x: Fp,
     pub y: Fp,
@@ -64,9 +67,19 @@ impl Ref {
     }
 
     #[inline(always)]
+    fn index(self) -> usize {
+        (self.0 & !Self::NEGATE) as usize
+    }
+
+    #[inline(always)]
+    fn negates(self) -> bool {
+        self.0 & Self::NEGATE != 0
+    }
+
+    #[inline(always)]
     pub fn load(self, table: &[Point]) -> Point {
-        let point = &table[(self.0 & !Self::NEGATE) as usize];
-        Point { x: point.x, y: point.y.negate_if(self.0 & Self::NEGATE != 0) }
+        let point = &table[self.index()];
+        Point { x: point.x, y: point.y.negate_if(self.negates()) }
     }
 }
 
@@ -81,6 +94,112 @@ pub struct Pair {
 /// Memory of a batch, kept between calls.
 #[derive(Default)]
 pub struct Scratch {
-    denominators: Vec<Fp>,
-    prefixes: Vec<Fp>,
+    portable: portable::Scratch,
+    #[cfg(target_arch = "x86_64")]
+    ifma: ifma::Scratch,
+}
+
+/// Names the kernel to use instead of the fastest one.
+pub const KERNEL_VARIABLE: &str = "SITS_KERNEL";
+
+/// Which code runs the innermost loops. All kernels give the same sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Ifma(ifma::Ifma),
+}
+
+impl Kernel {
+    pub fn fastest() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(ifma) = ifma::Ifma::detect() {
+            return Self::Ifma(ifma);
+        }
+        Self::Scalar
+    }
+
+    /// Errors: `kernel-unknown`, `kernel-unavailable` on this processor.
+    pub fn named(name: &str) -> Result<Self> {
+        match name {
+            "scalar" => Ok(Self::Scalar),
+            "ifma" => match Self::fastest() {
+                Self::Scalar => Err(Error::new("kernel-unavailable", "this processor lacks AVX-512 IFMA and VBMI2")),
+                found => Ok(found),
+            },
+            _ => Err(Error::new("kernel-unknown", format!("{KERNEL_VARIABLE} is {name:?}, expected scalar or ifma"))),
+        }
+    }
+
+    /// The one [`KERNEL_VARIABLE`] names, else the fastest.
+    pub fn from_environment() -> Result<Self> {
+        match std::env::var_os(KERNEL_VARIABLE) {
+            None => Ok(Self::fastest()),
+            Some(name) => Self::named(&name.to_string_lossy()),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Self::Ifma(_) => "ifma",
+        }
+    }
+
+    /// `out[pair.to] = table[pair.left] + table[pair.right]` for all pairs, with one inversion.
+    pub fn add_pairs(self, table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &mut Scratch) {
+        match self {
+            Self::Scalar => portable::add_pairs(table, pairs, out, &mut scratch.portable),
+            #[cfg(target_arch = "x86_64")]
+            Self::Ifma(ifma) => ifma.add_pairs(table, pairs, out, &mut scratch.ifma),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ark_bn254::{Fr, G1Projective};
+    use ark_ec::{CurveGroup, PrimeGroup};
+
+    use super::*;
+
+    fn kernels() -> [Kernel; 2] {
+        [Kernel::Scalar, Kernel::fastest()]
+    }
+
+    fn multiples(count: u64) -> Vec<Point> {
+        (0..count).map(|i| Point::from_affine(&(G1Projective::generator() * Fr::from(i)).into_affine())).collect()
+    }
+
+    /// All pairs out of {0, 1, …, 7}·G with both signs: chord, doubling, cancellation and infinity on either side.
+    #[test]
+    fn every_case_is_exact() {
+        let table = multiples(8);
+        let mut pairs = Vec::new();
+        let mut expected = Vec::new();
+        for i in 0..8usize {
+            for j in 0..8usize {
+                for (si, sj) in [(false, false), (false, true), (true, false), (true, true)] {
+                    pairs.push(Pair { left: Ref::new(i, si), right: Ref::new(j, sj), to: pairs.len() as u32 });
+                    let signed = |n: usize, s: bool| if s { -Fr::from(n as u64) } else { Fr::from(n as u64) };
+                    expected.push((G1Projective::generator() * (signed(i, si) + signed(j, sj))).into_affine());
+                }
+            }
+        }
+        for kernel in kernels() {
+            let mut out = vec![Point::INFINITY; pairs.len()];
+            kernel.add_pairs(&table, &pairs, &mut out, &mut Scratch::default());
+            for (i, (found, expected)) in out.iter().zip(&expected).enumerate() {
+                assert_eq!(found.to_affine(), *expected, "{}, pair {i}", kernel.name());
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_batch_is_fine() {
+        for kernel in kernels() {
+            kernel.add_pairs(&[], &[], &mut [], &mut Scratch::default());
+        }
+    }
 }
