@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let key = key.encode();
     let start = Instant::now();
     let prover = Prover::new(&file, &key)?;
-    println!("load {:?}, tables {} bytes, domain {}", start.elapsed(), prover.table_bytes(), prover.domain.size);
+    println!("load {:?}, tables {} bytes, domain {}", start.elapsed(), prover.table_bytes(), prover.domain_size());
     let mut times = vec![Vec::with_capacity(count); PHASES.len() + 1];
     for i in 0..count.max(1) as i64 {
         let inputs: Vec<i64> = (0..i64::from(circuit.n_inputs)).map(|j| (i * 37 + j * 29) % 127 - 60).collect();

@@ -50,7 +50,7 @@ pub fn size_for(rows: usize) -> usize {
         .unwrap_or(2)
 }
 
-fn radices(mut size: usize) -> Vec<usize> {
+pub fn radices(mut size: usize) -> Vec<usize> {
     let mut out = Vec::new();
     for radix in [3, 4, 2] {
         while size.is_multiple_of(radix) {

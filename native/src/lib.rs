@@ -11,6 +11,7 @@ pub mod msm;
 pub mod prover;
 #[cfg(feature = "pyo3")]
 mod python;
+mod quotient;
 mod reader;
 mod rows;
 pub mod setup;

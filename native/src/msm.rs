@@ -7,10 +7,10 @@
 
 use ark_bn254::{Fr, G1Affine, G1Projective};
 use ark_ec::{AdditiveGroup, CurveGroup};
-use ark_ff::{BigInt, PrimeField};
+use ark_ff::{BigInt, BigInteger, PrimeField};
 
 use crate::error::{Error, Result};
-use crate::kernel::{Kernel, Pair, Point, Ref, Scalar, Scratch};
+use crate::kernel::{Kernel, Limbs, Pair, Point, Ref, Scratch};
 
 /// Tables above this are refused: the largest network measured needs 60 MiB.
 pub const TABLE_BYTES_MAX: usize = 1 << 30;
@@ -75,12 +75,12 @@ impl FixedMsm {
         self.table.len() * size_of::<Point>()
     }
 
-    /// Σ scalars[i]·P_i. `scalars` has one element per base.
-    pub fn run(&self, scalars: &[Scalar], work: &mut MsmWork) -> G1Projective {
+    /// Σ scalars[i]·P_i. `scalars` has one integer per base, each at most r.
+    pub fn run(&self, scalars: &[Limbs], work: &mut MsmWork) -> G1Projective {
         debug_assert_eq!(scalars.len(), self.n_bases);
         work.digits.clear();
         for (i, scalar) in scalars.iter().enumerate() {
-            self.push_digits(i, scalar.reduce(), &mut work.digits);
+            self.push_digits(i, BigInt::new(*scalar), &mut work.digits);
         }
         let n_buckets = (1usize << (self.window - 1)) + 1;
         work.trees.load(n_buckets, &work.digits);
@@ -91,11 +91,12 @@ impl FixedMsm {
     /// Signed digits in −2^(c−1) ≤ d < 2^(c−1); zero digits vanish.
     ///
     /// Adding 2^(c−1) to every window first turns signed digits into plain ones, so there is no carry to follow.
-    fn push_digits(&self, base: usize, scalar: Fr, out: &mut Vec<(u32, Ref)>) {
-        let mut number = scalar.into_bigint();
+    fn push_digits(&self, base: usize, mut number: BigInt<4>, out: &mut Vec<(u32, Ref)>) {
         let negative = number > Fr::MODULUS_MINUS_ONE_DIV_TWO;
         if negative {
-            number = (-scalar).into_bigint();
+            let mut rest = Fr::MODULUS;
+            rest.sub_with_borrow(&number);
+            number = rest;
         }
         let half = 1i32 << (self.window - 1);
         let shifted = add_wide(&number, &self.offset);
@@ -258,7 +259,7 @@ mod tests {
     use crate::field::random_fr;
 
     fn check(bases: &[G1Affine], scalars: &[Fr]) {
-        let lazy: Vec<Scalar> = scalars.iter().copied().map(Scalar::new).collect();
+        let lazy: Vec<Limbs> = scalars.iter().map(|s| s.into_bigint().0).collect();
         let expected = G1Projective::msm(bases, scalars).unwrap().into_affine();
         for kernel in [Kernel::Scalar, Kernel::fastest()] {
             let found = FixedMsm::new(bases, kernel).unwrap().run(&lazy, &mut MsmWork::default());

@@ -7,12 +7,12 @@ use ark_ec::{AffineRepr, CurveGroup};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::circuit::{Circuit, Op};
-use crate::domain::Domain;
 use crate::error::Result;
 use crate::field::{fr_from_ctx, fr_to_be, random_fr};
-use crate::kernel::{Kernel, Scalar};
+use crate::kernel::Kernel;
 use crate::keys::ProvingKey;
 use crate::msm::{FixedMsm, MsmWork};
+use crate::quotient::{Quotient, QuotientWork};
 use crate::rows;
 use crate::tables::{Lookup, QueryTables, Slot};
 use crate::verifier::Proof;
@@ -41,7 +41,7 @@ pub enum Phase {
 
 pub struct Prover {
     pub circuit: Circuit,
-    pub domain: Domain,
+    quotient: Quotient,
     plan: Vec<Slot>,
     a: QueryTables<g1::Config>,
     b1: QueryTables<g1::Config>,
@@ -65,9 +65,7 @@ struct Start {
 /// Memory of one proof, kept between proofs.
 struct Work {
     witness: Witness,
-    row_a: Vec<Scalar>,
-    row_b: Vec<Scalar>,
-    scratch: Vec<Scalar>,
+    quotient: QuotientWork,
     lookups: Vec<Lookup>,
     rest: Vec<(u32, Fr)>,
     msm: MsmWork,
@@ -88,7 +86,7 @@ impl Prover {
     pub fn with_kernel(circuit: &[u8], proving_key: &[u8], kernel: Kernel) -> Result<Self> {
         let circuit = Circuit::parse(circuit)?;
         let key = ProvingKey::decode(proving_key, &circuit)?;
-        let domain = Domain::new(key.domain_size as usize)?;
+        let quotient = Quotient::new(key.domain_size as usize, kernel)?;
         let plan = plan(&circuit);
         let scalar_plan: Vec<Slot> = (0..SCALAR_BYTES).map(|index| Slot::Byte { wire: 0, index }).collect();
         let start = Start {
@@ -97,12 +95,9 @@ impl Prover {
             b2: key.b2[0].into_group() + key.beta_2,
             k: key.k[0].into_group(),
         };
-        let size = domain.size;
         let work = Work {
             witness: Witness::new(&circuit),
-            row_a: vec![Scalar::ZERO; size],
-            row_b: vec![Scalar::ZERO; size],
-            scratch: vec![Scalar::ZERO; size],
+            quotient: QuotientWork::new(key.domain_size as usize),
             lookups: Vec::with_capacity(plan.len()),
             rest: Vec::new(),
             msm: MsmWork::default(),
@@ -116,11 +111,15 @@ impl Prover {
             delta_2: QueryTables::new(vec![key.delta_2], &scalar_plan)?,
             h: FixedMsm::new(&key.h, kernel)?,
             circuit,
-            domain,
+            quotient,
             plan,
             start,
             work: Mutex::new(work),
         })
+    }
+
+    pub fn domain_size(&self) -> usize {
+        self.quotient.domain.size
     }
 
     pub fn table_bytes(&self) -> usize {
@@ -161,22 +160,13 @@ impl Prover {
         let mut guard = self.work.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let work = &mut *guard;
         work.witness.fill(&self.circuit, inputs, fr_from_ctx(ctx)?)?;
-        rows::fill(&self.circuit, &work.witness, &mut work.row_a, &mut work.row_b)?;
+        rows::fill(&self.circuit, &work.witness, &mut work.quotient.a, &mut work.quotient.b)?;
         let outputs = work.witness.outputs(&self.circuit)?;
         done(Phase::Rows);
-        self.quotient(work);
+        self.quotient.run(&mut work.quotient);
         done(Phase::Transforms);
         self.look_up(work, ctx);
         Ok((outputs, self.combine(work, blinding, done)))
-    }
-
-    /// A·B on the coset, into `row_a` (see setup.rs for why that is all the quotient query needs).
-    fn quotient(&self, work: &mut Work) {
-        self.domain.to_coset(&mut work.row_a, &mut work.scratch);
-        self.domain.to_coset(&mut work.row_b, &mut work.scratch);
-        for (a, b) in work.row_a.iter_mut().zip(&work.row_b) {
-            *a = *a * *b;
-        }
     }
 
     /// Cuts the witness into bytes; bytes that are zero add nothing and are left out.
@@ -217,7 +207,7 @@ impl Prover {
         self.b2.accumulate(&mut b2, &work.lookups, &work.rest);
         self.k.accumulate(&mut c, &work.lookups, &work.rest);
         done(Phase::WitnessSums);
-        c += self.h.run(&work.row_a, &mut work.msm);
+        c += self.h.run(&work.quotient.product, &mut work.msm);
         done(Phase::QuotientSum);
         // With A = A₀ + rδ and B = B₀ + sδ: sA + rB − rsδ = sA₀ + rB₀ + rsδ.
         c += a * s + b1 * r;

@@ -153,7 +153,7 @@ impl Prover {
 
     #[getter]
     fn domain_size(&self) -> usize {
-        self.0.domain.size
+        self.0.domain_size()
     }
 
     #[getter]

@@ -5,7 +5,7 @@
 //! processor replaces [`Kernel::add_pairs`] and nothing else.
 
 #[cfg(target_arch = "x86_64")]
-mod ifma;
+pub mod ifma;
 mod lazy;
 mod portable;
 
@@ -14,7 +14,7 @@ use ark_ec::AffineRepr;
 
 use crate::error::{Error, Result};
 
-pub use lazy::Lazy;
+pub use lazy::{Lazy, Limbs};
 
 pub type Fp = Lazy<FqConfig>;
 pub type Scalar = Lazy<FrConfig>;

@@ -12,22 +12,27 @@ use super::super::lazy::Limbs;
 
 pub const LANES: usize = 8;
 /// Limbs of 52 bits; 260 bits leave six spare above a modulus of 254.
-const N: usize = 5;
+pub const N: usize = 5;
 const LIMB_BITS: u32 = 52;
 const LIMB_MASK: u64 = (1 << LIMB_BITS) - 1;
 
 /// The constants of one modulus p < 2^254.
 struct Modulus<C>(PhantomData<C>);
 
+/// Five limbs of 52 bits.
+pub const fn split_words(w: &Limbs) -> [u64; N] {
+    [
+        w[0] & LIMB_MASK,
+        (w[0] >> 52 | w[1] << 12) & LIMB_MASK,
+        (w[1] >> 40 | w[2] << 24) & LIMB_MASK,
+        (w[2] >> 28 | w[3] << 36) & LIMB_MASK,
+        w[3] >> 16,
+    ]
+}
+
 /// j·p for j < 8 fits five limbs.
 const fn multiple(p: Limbs, j: u64) -> [u64; N] {
-    let p = [
-        p[0] & LIMB_MASK,
-        (p[0] >> 52 | p[1] << 12) & LIMB_MASK,
-        (p[1] >> 40 | p[2] << 24) & LIMB_MASK,
-        (p[2] >> 28 | p[3] << 36) & LIMB_MASK,
-        p[3] >> 16,
-    ];
+    let p = split_words(&p);
     let (mut out, mut carry, mut i) = ([0; N], 0, 0);
     while i < N {
         let t = p[i] * j + carry;
@@ -86,7 +91,24 @@ fn all(value: u64) -> __m512i {
     _mm512_set1_epi64(value as i64)
 }
 
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+pub fn vector(words: [u64; LANES]) -> __m512i {
+    // SAFETY: both are 64 bytes of integers, and every value of the one is a value of the other.
+    unsafe { std::mem::transmute::<[u64; LANES], __m512i>(words) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+pub fn words_of(vector: __m512i) -> [u64; LANES] {
+    // SAFETY: both are 64 bytes of integers, and every value of the one is a value of the other.
+    unsafe { std::mem::transmute::<__m512i, [u64; LANES]>(vector) }
+}
+
 impl<C: MontConfig<4>> Lanes<C> {
+    // SAFETY: all bits zero is a vector of integers.
+    pub const ZERO: Self = Self([unsafe { std::mem::zeroed() }; N], PhantomData);
+
     /// Splits four words of 64 bits; carried.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
@@ -117,11 +139,61 @@ impl<C: MontConfig<4>> Lanes<C> {
         ]
     }
 
-    /// The same number in all lanes; carried.
+    /// The same number in all lanes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub fn splat(w: &Limbs) -> Self {
-        Self::split(&[all(w[0]), all(w[1]), all(w[2]), all(w[3])])
+    pub fn same(limbs: &[u64; N]) -> Self {
+        Self([all(limbs[0]), all(limbs[1]), all(limbs[2]), all(limbs[3]), all(limbs[4])], PhantomData)
+    }
+
+    /// One number of four words per lane; carried.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+    pub fn from_words(lanes: &[Limbs; LANES]) -> Self {
+        // Numbers two apart share a vector, which puts the lanes in order below.
+        let both = |low: usize| {
+            let (a, b) = (&lanes[low], &lanes[low + 2]);
+            vector([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
+        };
+        let (r0, r1, r4, r5) = (both(0), both(1), both(4), both(5));
+        let (even, even_4) = (_mm512_unpacklo_epi64(r0, r1), _mm512_unpacklo_epi64(r4, r5));
+        let (odd, odd_4) = (_mm512_unpackhi_epi64(r0, r1), _mm512_unpackhi_epi64(r4, r5));
+        Self::split(&[
+            _mm512_shuffle_i64x2::<0x88>(even, even_4),
+            _mm512_shuffle_i64x2::<0x88>(odd, odd_4),
+            _mm512_shuffle_i64x2::<0xdd>(even, even_4),
+            _mm512_shuffle_i64x2::<0xdd>(odd, odd_4),
+        ])
+    }
+
+    /// The number of each lane in four words, from carried limbs below 2^256.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+    pub fn to_words(&self) -> [Limbs; LANES] {
+        let words = self.join();
+        let (mut lanes, words) =
+            ([[0; 4]; LANES], [words_of(words[0]), words_of(words[1]), words_of(words[2]), words_of(words[3])]);
+        for (lane, out) in lanes.iter_mut().enumerate() {
+            *out = [words[0][lane], words[1][lane], words[2][lane], words[3][lane]];
+        }
+        lanes
+    }
+
+    /// Lane i of vector j goes to lane j of vector i.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+    pub fn transpose(rows: &[Self; LANES]) -> [Self; LANES] {
+        let mut out = *rows;
+        for limb in 0..N {
+            let mut columns = [_mm512_setzero_si512(); LANES];
+            for (column, row) in columns.iter_mut().zip(rows) {
+                *column = row.0[limb];
+            }
+            for (out, column) in out.iter_mut().zip(&transpose(&columns)) {
+                out.0[limb] = *column;
+            }
+        }
+        out
     }
 
     /// Moves what is beyond 52 bits one limb up. The number must not be negative.
@@ -196,7 +268,7 @@ impl<C: MontConfig<4>> Lanes<C> {
         self
     }
 
-    /// A number below 1.2p congruent to this one, which is in [0, 7p) once carried; carried.
+    /// A number below 1.2p congruent to this one, which is in [0, 8p) once carried; carried.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn reduce(mut self) -> Self {
@@ -207,17 +279,7 @@ impl<C: MontConfig<4>> Lanes<C> {
         let quotient = _mm512_madd52hi_epu64(zero, top, all(Modulus::<C>::RECIPROCAL));
         for i in 0..N {
             let row = &Modulus::<C>::MULTIPLES[i];
-            let row = _mm512_set_epi64(
-                row[7] as i64,
-                row[6] as i64,
-                row[5] as i64,
-                row[4] as i64,
-                row[3] as i64,
-                row[2] as i64,
-                row[1] as i64,
-                row[0] as i64,
-            );
-            self.0[i] = _mm512_sub_epi64(self.0[i], _mm512_permutexvar_epi64(quotient, row));
+            self.0[i] = _mm512_sub_epi64(self.0[i], _mm512_permutexvar_epi64(quotient, vector(*row)));
         }
         self.carry()
     }

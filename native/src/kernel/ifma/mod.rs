@@ -2,10 +2,16 @@
 #![allow(unsafe_code)]
 
 mod field;
+#[cfg(test)]
+mod field_tests;
 mod points;
+mod transform;
 
-use super::{Pair, Point};
+use super::{Limbs, Pair, Point, Scalar};
+use crate::domain::Domain;
+use crate::error::Result;
 pub use points::Scratch;
+pub use transform::{Buffers, Transforms};
 
 /// Proof that this processor has the instructions; only [`Ifma::detect`] makes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,5 +28,27 @@ impl Ifma {
     pub fn add_pairs(self, table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &mut Scratch) {
         // SAFETY: `self` exists, so the processor has the features the function is compiled for.
         unsafe { points::add_pairs(table, pairs, out, scratch) }
+    }
+
+    /// `None` if the domain's size does not suit the lanes.
+    pub fn transforms(self, domain: &Domain) -> Result<Option<Transforms>> {
+        if !Transforms::supports(domain.size) {
+            return Ok(None);
+        }
+        // SAFETY: as above.
+        unsafe { Transforms::new(domain) }.map(Some)
+    }
+
+    /// The integers A·B mod r on the coset, each at most r, for values on the domain.
+    pub fn product_on_coset(
+        self,
+        transforms: &Transforms,
+        a: &[Scalar],
+        b: &[Scalar],
+        buffers: &mut Buffers,
+        out: &mut [Limbs],
+    ) {
+        // SAFETY: as above.
+        unsafe { transforms.product_on_coset(a, b, buffers, out) }
     }
 }

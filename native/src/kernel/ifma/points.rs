@@ -42,40 +42,11 @@ fn vector_to_point(vector: __m512i) -> Point {
     unsafe { std::mem::transmute::<__m512i, Point>(vector) }
 }
 
-#[inline]
-#[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn words_to_vector(words: &[u64; LANES]) -> __m512i {
-    // SAFETY: both are 64 bytes of integers.
-    unsafe { std::mem::transmute::<[u64; LANES], __m512i>(*words) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn vector_to_words(vector: __m512i) -> [u64; LANES] {
-    // SAFETY: both are 64 bytes of integers.
-    unsafe { std::mem::transmute::<__m512i, [u64; LANES]>(vector) }
-}
-
 /// x of eight points.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
 fn load_x(table: &[Point], refs: &[Ref; LANES]) -> Fq {
-    let x = |lane: usize| {
-        let words = table[refs[lane].index()].x.limbs();
-        // SAFETY: both are 32 bytes of integers.
-        unsafe { std::mem::transmute::<[u64; 4], __m256i>(*words) }
-    };
-    // Points two apart share a vector, which puts the lanes in order below.
-    let both = |low: usize| _mm512_inserti64x4::<1>(_mm512_castsi256_si512(x(low)), x(low + 2));
-    let (r0, r1, r4, r5) = (both(0), both(1), both(4), both(5));
-    let (even, even_4) = (_mm512_unpacklo_epi64(r0, r1), _mm512_unpacklo_epi64(r4, r5));
-    let (odd, odd_4) = (_mm512_unpackhi_epi64(r0, r1), _mm512_unpackhi_epi64(r4, r5));
-    Lanes::split(&[
-        _mm512_shuffle_i64x2::<0x88>(even, even_4),
-        _mm512_shuffle_i64x2::<0x88>(odd, odd_4),
-        _mm512_shuffle_i64x2::<0xdd>(even, even_4),
-        _mm512_shuffle_i64x2::<0xdd>(odd, odd_4),
-    ])
+    Lanes::from_words(&refs.map(|r| *table[r.index()].x.limbs()))
 }
 
 /// x and y of eight points; y is not carried where it was negated.
@@ -131,7 +102,7 @@ fn multiply_up(table: &[Point], pairs: &[Pair], scratch: &mut Scratch) -> [Fq; C
     prefixes.clear();
     skipped.clear();
     exceptional.clear();
-    let one = Lanes::splat(&[1, 0, 0, 0]);
+    let one = Lanes::same(&[1, 0, 0, 0, 0]);
     let mut products = [one; CHAINS];
     for (i, block) in pairs.chunks(LANES).enumerate() {
         let (left, right) = sides(block);
@@ -164,8 +135,7 @@ fn beyond(count: usize) -> u8 {
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
 fn invert(products: &[Fq; CHAINS]) -> [Fq; CHAINS] {
     let both = products[0].product(&products[1]).reduce();
-    let words = both.join().map(|w| vector_to_words(w));
-    let lanes: [Fp; LANES] = std::array::from_fn(|lane| Fp::from_limbs(std::array::from_fn(|i| words[i][lane])));
+    let lanes = both.to_words().map(Fp::from_limbs);
     let mut prefixes = [Fp::ONE; LANES];
     let mut product = Fp::ONE;
     for (prefix, lane) in prefixes.iter_mut().zip(&lanes) {
@@ -174,22 +144,19 @@ fn invert(products: &[Fq; CHAINS]) -> [Fq; CHAINS] {
     }
     // An inverse of the portable kernel is 2^512/number: 2^6 are left to do.
     let mut inverse = (0..6).fold(product.inverse(), |i, _| i.double());
-    let mut words = [[0; LANES]; 4];
+    let mut inverses = [[0; 4]; LANES];
     for lane in (0..LANES).rev() {
-        let reciprocal = inverse * prefixes[lane];
+        inverses[lane] = *(inverse * prefixes[lane]).limbs();
         inverse = inverse * lanes[lane];
-        for (word, limb) in words.iter_mut().zip(reciprocal.limbs()) {
-            word[lane] = *limb;
-        }
     }
-    let inverse = Fq::split(&words.map(|w| words_to_vector(&w)));
+    let inverse = Fq::from_words(&inverses);
     [inverse.product(&products[1]).carry(), inverse.product(&products[0]).carry()]
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
 fn divide_down(table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &Scratch, mut inverses: [Fq; CHAINS]) {
-    let one = Lanes::splat(&[1, 0, 0, 0]);
+    let one = Lanes::same(&[1, 0, 0, 0, 0]);
     for (i, block) in pairs.chunks(LANES).enumerate().rev() {
         let (left, right) = sides(block);
         let ((x1, y1), (x2, y2)) = (load(table, &left), load(table, &right));
