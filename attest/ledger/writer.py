@@ -80,14 +80,17 @@ class LedgerWriter:
         path: Path,
         *,
         origin: str,
-        signer: Signer,
+        signer: Signer | None,
         queue_records_max: int = QUEUE_RECORDS_MAX,
         group_ms: float = GROUP_MS,
         group_records_max: int = GROUP_RECORDS_MAX,
         checkpoint_ms: float = CHECKPOINT_MS,
         on_checkpoint: Callable[[IssuedCheckpoint], None] | None = None,
     ) -> None:
-        """Open the ledger on the new thread; raises ``LedgerError`` as ``Ledger.open`` does."""
+        """Open the ledger on the new thread; raises ``LedgerError`` as ``Ledger.open`` does.
+
+        Without a ``signer`` no checkpoint is issued until ``set_signer``: nobody could say whose it is.
+        """
         self._queue: SimpleQueue[_Item] = SimpleQueue()
         self._queue_records_max = queue_records_max
         self._group_s = group_ms / 1000
@@ -256,7 +259,9 @@ class LedgerWriter:
         return item is not _STOP
 
     def _issue_checkpoint(self, ledger: Ledger) -> bool:
-        """``False`` if the signer was erased meanwhile: the next one covers these records too."""
+        """``False`` without a signer, or with one erased meanwhile: the next checkpoint covers these records too."""
+        if self._signer is None:
+            return False
         ledger.signer = self._signer
         try:
             note = ledger.checkpoint()

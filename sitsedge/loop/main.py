@@ -67,7 +67,7 @@ class Loop:
         self._ledger = LedgerWriter(
             state.device_ledger,
             origin=device_origin(self.deployment),
-            signer=self._first_key,
+            signer=None,  # until an epoch introduces a key
             checkpoint_ms=self.deployment.ledger.checkpoint_ms,
             on_checkpoint=self._checkpoints.append,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -187,3 +188,19 @@ def test_waiting_has_an_end(tmp_path: Path) -> None:
         log.close(timeout_s=0.01)
     gate.open.set()
     log.close()
+
+
+def test_without_a_signer_no_checkpoint_is_issued_until_there_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    issued: list[IssuedCheckpoint] = []
+    key = SessionKey.generate()
+    writer = LedgerWriter(path, origin=ORIGIN, signer=None, checkpoint_ms=1.0, on_checkpoint=issued.append)
+    writer.append_durable("alarm", RECORDS[0], timeout_s=10)
+    writer.flush(timeout_s=10)
+    assert issued == []
+    writer.set_signer(key)
+    writer.append_durable("alarm", RECORDS[1], timeout_s=10)
+    writer.close()
+    assert issued[-1].size == 2
+    with contextlib.closing(Ledger.open_readonly(path)) as ledger:
+        assert [size for size, _ in ledger.checkpoints()][-1] == 2
