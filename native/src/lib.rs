@@ -1,5 +1,7 @@
 //! Groth16 over BN254 for fixed circuits. See docs/interfaces.md ("native") for the formats.
 
+#[cfg(test)]
+mod agreement;
 pub mod circuit;
 pub mod domain;
 pub mod encoding;

@@ -72,9 +72,9 @@ struct Work {
 }
 
 /// Blinding values of one proof; erased when dropped, never stored.
-struct Blinding {
-    r: Zeroizing<Fr>,
-    s: Zeroizing<Fr>,
+pub(crate) struct Blinding {
+    pub r: Zeroizing<Fr>,
+    pub s: Zeroizing<Fr>,
 }
 
 impl Prover {
@@ -148,8 +148,8 @@ impl Prover {
         self.prove_blinded(inputs, ctx, &blinding, done)
     }
 
-    /// Private: a blinding value that is not fresh and secret gives the witness away.
-    fn prove_blinded(
+    /// Never public: blinding that is not fresh and secret gives the witness away.
+    pub(crate) fn prove_blinded(
         &self,
         inputs: &[i64],
         ctx: &[u8],

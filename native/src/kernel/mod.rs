@@ -123,10 +123,9 @@ impl Kernel {
     pub fn named(name: &str) -> Result<Self> {
         match name {
             "scalar" => Ok(Self::Scalar),
-            "ifma" => match Self::fastest() {
-                Self::Scalar => Err(Error::new("kernel-unavailable", "this processor lacks AVX-512 IFMA and VBMI2")),
-                found => Ok(found),
-            },
+            "ifma" => Some(Self::fastest())
+                .filter(|fastest| fastest.name() == name)
+                .ok_or_else(|| Error::new("kernel-unavailable", "this processor lacks AVX-512 IFMA and VBMI2")),
             _ => Err(Error::new("kernel-unknown", format!("{KERNEL_VARIABLE} is {name:?}, expected scalar or ifma"))),
         }
     }
@@ -187,12 +186,46 @@ mod tests {
                 }
             }
         }
+        // Every case passes through every lane and position of a batch, among others of its kind or alone.
+        let sums = pairs.iter().copied().zip(expected).collect::<Vec<_>>();
         for kernel in kernels() {
-            let mut out = vec![Point::INFINITY; pairs.len()];
-            kernel.add_pairs(&table, &pairs, &mut out, &mut Scratch::default());
-            for (i, (found, expected)) in out.iter().zip(&expected).enumerate() {
-                assert_eq!(found.to_affine(), *expected, "{}, pair {i}", kernel.name());
+            for turn in 0..8 {
+                let turned: Vec<_> = sums[turn..].iter().chain(&sums[..turn]).copied().collect();
+                for size in [1, 5, 7, 8, 9, 15, 16, 17, 23, turned.len()] {
+                    turned.chunks(size).for_each(|batch| check(kernel, &table, batch));
+                }
             }
+        }
+    }
+
+    fn check(kernel: Kernel, table: &[Point], batch: &[(Pair, G1Affine)]) {
+        let pairs: Vec<Pair> = batch.iter().enumerate().map(|(to, (p, _))| Pair { to: to as u32, ..*p }).collect();
+        let mut out = vec![Point::INFINITY; pairs.len()];
+        kernel.add_pairs(table, &pairs, &mut out, &mut Scratch::default());
+        for ((pair, expected), found) in batch.iter().zip(&out) {
+            assert_eq!(found.to_affine(), *expected, "{}, {pair:?}", kernel.name());
+        }
+    }
+
+    /// Random batches: results lie where they belong, also when the batch is longer than any block.
+    #[test]
+    fn large_batches_equal_the_scalar_kernel() {
+        let table = multiples(97);
+        let mut out = [vec![Point::INFINITY; 3000], vec![Point::INFINITY; 3000]];
+        let pair = |i: usize| {
+            let (left, right) = (i * 7919 % 97, i * 104_729 % 89);
+            Pair {
+                left: Ref::new(left, i.is_multiple_of(3)),
+                right: Ref::new(right, i.is_multiple_of(5)),
+                to: (i * 7 % 3000) as u32,
+            }
+        };
+        let pairs: Vec<Pair> = (0..2999).map(pair).collect();
+        for (out, kernel) in out.iter_mut().zip(kernels()) {
+            kernel.add_pairs(&table, &pairs, out, &mut Scratch::default());
+        }
+        for (found, expected) in out[1].iter().zip(&out[0]) {
+            assert_eq!(found.to_affine(), expected.to_affine());
         }
     }
 

@@ -169,7 +169,7 @@ impl<C: MontConfig<4>> Lanes<C> {
     /// The number of each lane in four words, from carried limbs below 2^256.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub fn to_words(&self) -> [Limbs; LANES] {
+    pub fn to_words(self) -> [Limbs; LANES] {
         let words = self.join();
         let (mut lanes, words) =
             ([[0; 4]; LANES], [words_of(words[0]), words_of(words[1]), words_of(words[2]), words_of(words[3])]);

@@ -216,7 +216,7 @@ impl Transforms {
     }
 
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub fn new(domain: &Domain) -> Result<Self> {
+    pub(super) fn new(domain: &Domain) -> Result<Self> {
         debug_assert!(Self::supports(domain.size));
         let size_inverse = inverse(Fr::from(domain.size as u64))?;
         let mut scale = Vec::with_capacity(domain.size / LANES);
@@ -238,7 +238,7 @@ impl Transforms {
 
     /// The integers A·B mod r on the coset, each at most r, for values on the domain.
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub fn product_on_coset(&self, a: &[Scalar], b: &[Scalar], buffers: &mut Buffers, out: &mut [Limbs]) {
+    pub(super) fn product_on_coset(&self, a: &[Scalar], b: &[Scalar], buffers: &mut Buffers, out: &mut [Limbs]) {
         let Buffers { x, y, a: left, b: right } = buffers;
         for buffer in [&mut *x, &mut *y, &mut *left, &mut *right] {
             buffer.resize(self.scale.len(), Number::ZERO);
