@@ -100,6 +100,23 @@ def test_from_frame_to_plc_and_back_to_manual(deployed: Deployed) -> None:
     key = next((deployed.state / "ledger" / "anchors" / "modules").glob("*/verification_key.bin")).read_bytes()
     PyEccVerifier(key, vk_sha256=key_hash(key)).verify(command.inputs, command.outputs, command.ctx, command.proof)
 
+    audit_without_the_appliance(deployed.state / "ledger")
+
+
+def audit_without_the_appliance(ledger_dir: Path) -> None:
+    """The audit must run where neither the Rust core nor any device library can be imported."""
+    absent = ("attest._native", "tpm2_pytss", "asyncua", "wasmtime", "onnx", "onnxruntime", "numpy", "sitsedge")
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent!r}));"
+        f"from attest.ledger.__main__ import main; sys.exit(main([{str(ledger_dir)!r}, '--proofs', '1']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["ok"]
+    assert report["engine"] == "py-ecc"
+    assert report["proofs_checked"] == 1
+
 
 def test_the_plant_keeps_the_last_applied_value_in_manual(deployed: Deployed) -> None:
     deployed.wait("sitsd", "accepted", COMMANDS)
