@@ -223,6 +223,16 @@ class Deployment(Strict):
         return self
 
     @property
+    def device_origin(self) -> str:
+        """Name of the device's log in its checkpoints."""
+        return f"sits/{self.name}/device/{self.device_id}"
+
+    @property
+    def gate_origin(self) -> str:
+        """Name of the gate's log in its checkpoints."""
+        return f"sits/{self.name}/gate/{self.gate_id}"
+
+    @property
     def field_names(self) -> tuple[str, ...]:
         """Names of the DataSet's fields in wire order."""
         items = self.source.fields if isinstance(self.source, UadpSource) else self.source.tags

@@ -26,7 +26,6 @@ from sitsedge.demo.offline import cut_copy_and_audit
 from sitsedge.demo.system import LiveSystem
 from sitsedge.errors import SitsError
 from sitsedge.gate.link import GateLink, Message, decode, encode
-from sitsedge.gate.main import device_origin
 
 ANSWER_S = 5.0
 FRAME_DELAY_S = 0.05  # beyond source_age_ms_max of the example
@@ -341,7 +340,7 @@ def cut_ledger(system: LiveSystem) -> list[Attempt]:
         ledger = Ledger.open_readonly(system.state.device_ledger)
         try:
             size = ledger.size // 2
-            cut = Checkpoint(device_origin(system.deployment), size, ledger.root(size))
+            cut = Checkpoint(system.deployment.device_origin, size, ledger.root(size))
         finally:
             ledger.close()
         note = sign_checkpoint(cut, opened.context.key)

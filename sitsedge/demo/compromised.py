@@ -22,8 +22,9 @@ from attest.command import (
     TimeQuality,
     sign_command,
 )
+from attest.errors import AttestError
 from attest.proof import Groth16Prover
-from sitsedge.gate.link import GateLink, Message
+from sitsedge.gate.link import GateLink, LinkError, Message
 from sitsedge.loop.epoch import AttestationSetup, EpochRefused, OpenedEpoch, ledger_head, make_evidence, open_epoch
 from sitsedge.loop.pipeline import COMMAND_VERSION, EpochContext
 from sitsedge.modules import Bundle
@@ -68,7 +69,7 @@ class CompromisedLoop:
                 return open_epoch(self.setup)
             except EpochRefused:
                 raise
-            except Exception:  # the TPM is busy with the honest loop's last call
+            except (AttestError, LinkError):  # the TPM is busy with the honest loop's last call
                 if attempt == TPM_RETRIES - 1:
                     raise
                 time.sleep(TPM_RETRY_S)

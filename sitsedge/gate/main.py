@@ -17,28 +17,27 @@ from typing import Any
 
 from attest.command import EpochOpened, GateKey, LedgerClosed, Mode, Witness, parse_record, sign_record
 from attest.errors import AttestError
-from attest.evidence.none import verify_none
-from attest.evidence.verdict import Verdict
-from attest.evidence.verify import verify_evidence
 from attest.ledger import Checkpoint, Ledger, LedgerError, RecordKind
 from attest.ledger.writer import LedgerWriter
 from attest.proof import NativeVerifier
 from fieldbus.errors import FieldbusError
 from fieldbus.opcua import load_identity
-from sitsedge.config import ConfigError, Deployment, GateFile, load_deployment, load_gate_file
+from sitsedge.config import ConfigError, GateFile, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
 from sitsedge.config.deployment import deployment_digest
 from sitsedge.errors import SitsError
+from sitsedge.gate.book import GateBook
 from sitsedge.gate.control import LINE_BYTES_MAX
-from sitsedge.gate.core import Gate, GateSetup
-from sitsedge.gate.epochs import DeskSetup, EpochDesk, EvidenceVerifier
+from sitsedge.gate.core import Gate, GateSetup, ProofCheck
+from sitsedge.gate.delivery import Delivery, DeliverySetup
+from sitsedge.gate.epochs import DeskSetup, EpochDesk
+from sitsedge.gate.evidence import evidence_verifier
 from sitsedge.gate.modes import ModeKeeper, ModeRefused, parse_mode
 from sitsedge.gate.plc import PlcPort
 from sitsedge.gate.rules import gate_rules
 from sitsedge.gate.server import PacketServer
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
 from sitsedge.sandbox import Sandbox, SandboxLimits
-from sitsedge.supervisor.keys import read_public
 from sitsedge.supervisor.state import StateDir, state_dir_of
 from sitsedge.telemetry import percentiles_ms, prepare_process, write_snapshot
 from sitsedge.telemetry.process import freeze_garbage, notify
@@ -47,53 +46,6 @@ NS_PER_MS = 1_000_000
 SNAPSHOT_S = 0.5
 NEWEST = 1000
 log = logging.getLogger("sitsedge.gate")
-
-
-def evidence_verifier(
-    state: StateDir, deployment: Deployment, mode: str, *, module: bytes, deployed: bytes
-) -> EvidenceVerifier:
-    """Everything but evidence, nonce and time comes from the gate's own trust folder."""
-    development = deployment.profile == "development"
-    if mode == "none":
-
-        def without(evidence: bytes, nonce: bytes, now_ns: int, last_reset: int | None) -> Verdict:
-            return verify_none(
-                evidence,
-                nonce=nonce,
-                expected_module=module,
-                expected_deployment=deployed,
-                development_profile=development,
-            )
-
-        return without
-    record = (state.trust / "device-record.cbor").read_bytes()
-    policy = (state.trust / "boot-policy.cose").read_bytes()
-    public = read_public(state.trust / "policy.pub")
-
-    def with_tpm(evidence: bytes, nonce: bytes, now_ns: int, last_reset: int | None) -> Verdict:
-        return verify_evidence(
-            evidence,
-            nonce=nonce,
-            record=record,
-            policy=policy,
-            policy_public=public,
-            expected_module=module,
-            expected_deployment=deployed,
-            now_ns=now_ns,
-            last_reset_count=last_reset,
-        )
-
-    return with_tpm
-
-
-def device_origin(deployment: Deployment) -> str:
-    """Name of the device's log in its checkpoints."""
-    return f"sits/{deployment.name}/device/{deployment.device_id}"
-
-
-def gate_origin(deployment: Deployment) -> str:
-    """Name of the gate's log in its checkpoints."""
-    return f"sits/{deployment.name}/gate/{deployment.gate_id}"
 
 
 def last_record(path: Path, kind: RecordKind, key: GateKey) -> Any:
@@ -132,10 +84,11 @@ class GateProcess:
         self._plc = self._make_plc()
         self._ledger = LedgerWriter(
             state.gate_ledger,
-            origin=gate_origin(self.deployment),
+            origin=self.deployment.gate_origin,
             signer=self.key,
             checkpoint_ms=self.deployment.ledger.checkpoint_ms,
         )
+        self._delivery: Delivery | None = None
         self._gate = self._make_gate()
 
     def _make_plc(self) -> PlcPort | None:
@@ -160,7 +113,7 @@ class GateProcess:
             DeskSetup(
                 gate_id=deployment.gate_id,
                 device_id=deployment.device_id,
-                device_origin=device_origin(deployment),
+                device_origin=deployment.device_origin,
                 module_digest=bundle.digest,
                 deployment_digest=self.deployed,
                 rules_digest=self.rules.digest(),
@@ -178,21 +131,20 @@ class GateProcess:
             seen=Checkpoint(witness.origin, witness.size, witness.root) if isinstance(witness, Witness) else None,
         )
         self._explainer = Sandbox(bundle.wasm, limits=SandboxLimits(), engine="pulley")
+        book = GateBook(deployment.gate_id, self.key, self._ledger)
+        silence_ns = round(self.file.silence_ms_max * NS_PER_MS)
+        if self._plc is not None:
+            scales = tuple(signal.scale for signal in bundle.config.outputs)
+            delivery = DeliverySetup(scales, silence_ns, round(self.file.readback_ms_max * NS_PER_MS))
+            self._delivery = Delivery(delivery, plc=self._plc, book=book)
+        verifier = NativeVerifier(bundle.verification_key, vk_sha256=vk_digest)
         return Gate(
-            GateSetup(
-                gate_id=deployment.gate_id,
-                rules=self.rules,
-                scales=tuple(signal.scale for signal in bundle.config.outputs),
-                silence_ns=round(self.file.silence_ms_max * NS_PER_MS),
-                readback_ns=round(self.file.readback_ms_max * NS_PER_MS),
-            ),
-            key=self.key,
-            ledger=self._ledger,
+            GateSetup(self.rules, silence_ns),
+            book=book,
             desk=desk,
             modes=self._make_modes(),
-            plc=self._plc,
-            verifier=NativeVerifier(bundle.verification_key, vk_sha256=vk_digest),
-            explain=self._explainer.infer,
+            delivery=self._delivery,
+            proof=ProofCheck(verifier, self._explainer.infer),
             announce=self._server.broadcast,
         )
 
@@ -214,9 +166,9 @@ class GateProcess:
         self._snapshot("starting")
         control: asyncio.Server | None = None
         try:
-            if self._plc is not None:
+            if self._plc is not None and self._delivery is not None:
                 await self._plc.client.connect()
-                self._gate.last_applied = await self._plc.read_back()
+                self._delivery.last_applied = await self._plc.read_back()
             self._server.start()
             control = await self._serve_control()
             self._enter_initial_mode()
@@ -263,24 +215,25 @@ class GateProcess:
     def _close_ledger(self) -> None:
         try:
             size = self._ledger.flush(timeout_s=10.0)
-            closed = LedgerClosed(gate_origin(self.deployment), size, "stopped", time.time_ns())
+            closed = LedgerClosed(self.deployment.gate_origin, size, "stopped", time.time_ns())
             self._ledger.submit(RecordKind.LEDGER_CLOSED, sign_record(closed, self.key))
             self._ledger.close()
         except LedgerError as error:
             log.error("the ledger did not close in order: %s", error)
 
     def _snapshot(self, state: str) -> None:
-        gate = self._gate
+        gate, delivery = self._gate, self._delivery
+        applied = None if delivery is None else delivery.last_applied
         data = {
             "mode": gate.modes.mode.name,
             "epoch": gate.epoch_number,
             "accepted": gate.accepted,
             "refused": dict(gate.refused),
-            "alarms": dict(gate.alarms),
+            "alarms": dict(gate.book.alarms),
             "verify": percentiles_ms(gate.verify_ring.newest(NEWEST)),
-            "write": percentiles_ms(gate.write_ring.newest(NEWEST)),
+            "write": {} if delivery is None else percentiles_ms(delivery.write_ring.newest(NEWEST)),
             "plc_connected": None if self._plc is None else self._plc.client.connected,
-            "auto_active": None if gate.last_applied is None else gate.last_applied.auto_active,
+            "auto_active": None if applied is None else applied.auto_active,
             "ledger_size": self._ledger.size,
             "overflow": self._server.overflow,
             "attestation_mode": self.attestation_mode,

@@ -29,7 +29,6 @@ from sitsedge.config import Deployment, GateFile, load_deployment, load_gate_fil
 from sitsedge.config.consistency import check
 from sitsedge.config.deployment import UadpSource, deployment_digest
 from sitsedge.errors import SitsError
-from sitsedge.gate.main import device_origin, gate_origin
 from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
 from sitsedge.supervisor.keys import ensure_key, signing_key
@@ -310,8 +309,8 @@ def _anchors(prepared: Prepared) -> None:
         profile=deployment.profile,
         gate_id=deployment.gate_id,
         device_id=deployment.device_id,
-        gate_origin=gate_origin(deployment),
-        device_origin=device_origin(deployment),
+        gate_origin=deployment.gate_origin,
+        device_origin=deployment.device_origin,
         gate_public=prepared.gate_key.public,
         policy_public=prepared.policy_public,
         module_digest=prepared.bundle.digest,

@@ -15,7 +15,7 @@ from attest.command import SessionKey
 from attest.evidence.verdict import Check, Verdict
 from sitsedge.config.deployment import OpcUaSource, ReplayPlant, RollingMillPlant, UadpSource
 from sitsedge.errors import SitsError
-from sitsedge.gate.main import evidence_verifier
+from sitsedge.gate.evidence import evidence_verifier
 from sitsedge.loop.epoch import AttestationSetup, make_evidence
 from sitsedge.supervisor.children import Children
 from sitsedge.supervisor.prepare import Prepared, prepare

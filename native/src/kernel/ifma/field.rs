@@ -98,6 +98,15 @@ pub fn vector(words: [u64; LANES]) -> __m512i {
     unsafe { std::mem::transmute::<[u64; LANES], __m512i>(words) }
 }
 
+/// Two numbers of four words in one vector.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+pub fn halves(low: &Limbs, high: &Limbs) -> __m512i {
+    // SAFETY: both are 32 bytes of integers, and every value of the one is a value of the other.
+    let half = |words: &Limbs| unsafe { std::mem::transmute::<Limbs, __m256i>(*words) };
+    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(half(low)), half(high))
+}
+
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
 pub fn words_of(vector: __m512i) -> [u64; LANES] {
@@ -150,14 +159,19 @@ impl<C: MontConfig<4>> Lanes<C> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn from_words(lanes: &[Limbs; LANES]) -> Self {
-        // Numbers two apart share a vector, which puts the lanes in order below.
-        let both = |low: usize| {
-            let (a, b) = (&lanes[low], &lanes[low + 2]);
-            vector([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
-        };
-        let (r0, r1, r4, r5) = (both(0), both(1), both(4), both(5));
-        let (even, even_4) = (_mm512_unpacklo_epi64(r0, r1), _mm512_unpacklo_epi64(r4, r5));
-        let (odd, odd_4) = (_mm512_unpackhi_epi64(r0, r1), _mm512_unpackhi_epi64(r4, r5));
+        let mut rows = [_mm512_setzero_si512(); 4];
+        for (row, low) in rows.iter_mut().zip([0, 1, 4, 5]) {
+            *row = halves(&lanes[low], &lanes[low + 2]);
+        }
+        Self::from_halves(&rows)
+    }
+
+    /// From the numbers of lanes (0, 2), (1, 3), (4, 6) and (5, 7): this order needs the fewest moves.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+    pub fn from_halves(rows: &[__m512i; 4]) -> Self {
+        let (even, even_4) = (_mm512_unpacklo_epi64(rows[0], rows[1]), _mm512_unpacklo_epi64(rows[2], rows[3]));
+        let (odd, odd_4) = (_mm512_unpackhi_epi64(rows[0], rows[1]), _mm512_unpackhi_epi64(rows[2], rows[3]));
         Self::split(&[
             _mm512_shuffle_i64x2::<0x88>(even, even_4),
             _mm512_shuffle_i64x2::<0x88>(odd, odd_4),

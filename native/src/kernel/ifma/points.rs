@@ -8,12 +8,13 @@ use core::arch::x86_64::*;
 use ark_bn254::FqConfig;
 
 use super::super::{portable, Fp, Pair, Point, Ref};
-use super::field::{transpose, Lanes, LANES};
+use super::field::{halves, transpose, Lanes, LANES};
 
 type Fq = Lanes<FqConfig>;
 
-/// Blocks go by turns to this many chains of products, since one alone would wait for its own results.
+/// Vectors worked on together, each with its own chain of products: one alone would wait for its own results.
 const CHAINS: usize = 2;
+const BLOCK: usize = CHAINS * LANES;
 
 /// Fewer pairs than this are as fast on the portable kernel.
 const PAIRS_MIN: usize = 6;
@@ -21,9 +22,9 @@ const PAIRS_MIN: usize = 6;
 /// Memory of a batch, kept between calls.
 #[derive(Default)]
 pub struct Scratch {
-    prefixes: Vec<Fq>,
+    prefixes: Vec<[Fq; CHAINS]>,
     /// Lanes that are exceptional or beyond the end.
-    skipped: Vec<u8>,
+    skipped: Vec<[u8; CHAINS]>,
     exceptional: Vec<Pair>,
     portable: portable::Scratch,
 }
@@ -46,7 +47,12 @@ fn vector_to_point(vector: __m512i) -> Point {
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
 fn load_x(table: &[Point], refs: &[Ref; LANES]) -> Fq {
-    Lanes::from_words(&refs.map(|r| *table[r.index()].x.limbs()))
+    let mut rows = [_mm512_setzero_si512(); 4];
+    for (row, low) in rows.iter_mut().zip([0, 1, 4, 5]) {
+        let (a, b) = (&table[refs[low].index()].x, &table[refs[low + 2].index()].x);
+        *row = halves(a.limbs(), b.limbs());
+    }
+    Lanes::from_halves(&rows)
 }
 
 /// x and y of eight points; y is not carried where it was negated.
@@ -63,21 +69,15 @@ fn load(table: &[Point], refs: &[Ref; LANES]) -> (Fq, Fq) {
     (Lanes::split(&[x0, x1, x2, x3]), Lanes::split(&[y0, y1, y2, y3]).negate_if(negative))
 }
 
-/// The references of one block; the last pair is repeated beyond the end.
+/// The references of one vector of `pairs`; the last pair is repeated beyond the end.
 #[inline(always)]
-fn sides(pairs: &[Pair]) -> ([Ref; LANES], [Ref; LANES]) {
+fn sides(pairs: &[Pair], chain: usize) -> ([Ref; LANES], [Ref; LANES]) {
+    if let Some(Some(pairs)) = pairs.get(chain * LANES..).map(|p| p.first_chunk::<LANES>()) {
+        return (pairs.map(|p| p.left), pairs.map(|p| p.right));
+    }
     let last = pairs.len() - 1;
-    let pair = |lane: usize| &pairs[lane.min(last)];
+    let pair = |lane: usize| &pairs[(chain * LANES + lane).min(last)];
     (std::array::from_fn(|lane| pair(lane).left), std::array::from_fn(|lane| pair(lane).right))
-}
-
-/// x₂ − x₁ + 2p, below 4p, and the lanes that may be exceptional.
-#[inline]
-#[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn denominators(x1: &Fq, x2: &Fq) -> (Fq, u8) {
-    let dx = x2.minus(x1).plus_p(2).carry();
-    // Infinity has x = 0, in the representation 0, and no other point has.
-    (dx, dx.maybe_zero() | x1.low_limb_is_zero() | x2.low_limb_is_zero())
 }
 
 /// `out[pair.to] = table[pair.left] + table[pair.right]` for all pairs, with one inversion.
@@ -104,19 +104,46 @@ fn multiply_up(table: &[Point], pairs: &[Pair], scratch: &mut Scratch) -> [Fq; C
     exceptional.clear();
     let one = Lanes::same(&[1, 0, 0, 0, 0]);
     let mut products = [one; CHAINS];
-    for (i, block) in pairs.chunks(LANES).enumerate() {
-        let (left, right) = sides(block);
-        let (mut dx, mut skip) = denominators(&load_x(table, &left), &load_x(table, &right));
-        if skip != 0 || block.len() < LANES {
-            exceptional.extend(block.iter().enumerate().filter(|(lane, _)| skip >> lane & 1 == 1).map(|(_, p)| *p));
-            skip |= beyond(block.len());
-            dx = dx.replace(skip, &one);
+    for block in pairs.chunks(BLOCK) {
+        let mut skips = [0; CHAINS];
+        let mut denominators = [one; CHAINS];
+        for (chain, (skip, dx)) in skips.iter_mut().zip(&mut denominators).enumerate() {
+            let (left, right) = sides(block, chain);
+            let (x1, x2) = (load_x(table, &left), load_x(table, &right));
+            *dx = x2.minus(&x1).plus_p(2).carry();
+            // Infinity has x = 0, in the representation 0, and no other point has.
+            *skip = dx.maybe_zero() | x1.low_limb_is_zero() | x2.low_limb_is_zero();
         }
-        skipped.push(skip);
-        prefixes.push(products[i % CHAINS]);
-        products[i % CHAINS] = products[i % CHAINS].product(&dx).carry();
+        if skips != [0; CHAINS] || block.len() < BLOCK {
+            for (i, pair) in block.iter().enumerate() {
+                if skips[i / LANES] >> (i % LANES) & 1 == 1 {
+                    exceptional.push(*pair);
+                }
+            }
+            for (chain, (skip, dx)) in skips.iter_mut().zip(&mut denominators).enumerate() {
+                *skip |= beyond(block.len().saturating_sub(chain * LANES));
+                *dx = dx.replace(*skip, &one);
+            }
+        }
+        skipped.push(skips);
+        prefixes.push(products);
+        products = product_each(&products, &denominators);
     }
     products
+}
+
+/// Chain by chain, so that one chain's product runs while another's waits for its own results.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+fn product_each(a: &[Fq; CHAINS], b: &[Fq; CHAINS]) -> [Fq; CHAINS] {
+    let mut out = *a;
+    for (out, b) in out.iter_mut().zip(b) {
+        *out = out.product(b);
+    }
+    for out in &mut out {
+        *out = out.carry();
+    }
+    out
 }
 
 /// Lanes from `count` up.
@@ -157,24 +184,42 @@ fn invert(products: &[Fq; CHAINS]) -> [Fq; CHAINS] {
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
 fn divide_down(table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &Scratch, mut inverses: [Fq; CHAINS]) {
     let one = Lanes::same(&[1, 0, 0, 0, 0]);
-    for (i, block) in pairs.chunks(LANES).enumerate().rev() {
-        let (left, right) = sides(block);
-        let ((x1, y1), (x2, y2)) = (load(table, &left), load(table, &right));
-        let skip = scratch.skipped[i];
-        let dx = x2.minus(&x1).plus_p(2).carry().replace(skip, &one);
-        let inverse = inverses[i % CHAINS];
-        let reciprocal = inverse.product(&scratch.prefixes[i]).carry();
-        inverses[i % CHAINS] = inverse.product(&dx).carry();
-        let slope = y2.minus(&y1).plus_p(2).carry().product(&reciprocal).carry();
-        let x3 = slope.product(&slope).plus_p(5).minus(&x1).minus(&x2).reduce();
-        // The slope is times 2^258 and the product divides by 2^260, so the other factor has to be times four.
-        let run = x1.minus(&x3).plus_p(2).times_four().carry();
-        let y3 = slope.product(&run).plus_p(3).minus(&y1).reduce();
-        let ([a, b, c, d], [e, f, g, h]) = (x3.join(), y3.join());
-        let points = transpose(&[a, b, c, d, e, f, g, h]);
-        for (lane, pair) in block.iter().enumerate() {
-            // Exceptional pairs get their sum later, from the portable kernel.
-            out[pair.to as usize] = vector_to_point(points[lane]);
+    let blocks = pairs.chunks(BLOCK).zip(&scratch.skipped).zip(&scratch.prefixes);
+    for ((block, skips), prefixes) in blocks.rev() {
+        let (mut x1, mut y1, mut x2, mut dx, mut dy) =
+            ([one; CHAINS], [one; CHAINS], [one; CHAINS], [one; CHAINS], [one; CHAINS]);
+        for c in 0..CHAINS {
+            let (left, right) = sides(block, c);
+            (x1[c], y1[c]) = load(table, &left);
+            let y2;
+            (x2[c], y2) = load(table, &right);
+            dx[c] = x2[c].minus(&x1[c]).plus_p(2).carry().replace(skips[c], &one);
+            dy[c] = y2.minus(&y1[c]).plus_p(2).carry();
+        }
+        let reciprocals = product_each(&inverses, prefixes);
+        inverses = product_each(&inverses, &dx);
+        let slopes = product_each(&dy, &reciprocals);
+        let mut x3 = slopes;
+        for c in 0..CHAINS {
+            x3[c] = slopes[c].product(&slopes[c]).plus_p(5).minus(&x1[c]).minus(&x2[c]);
+        }
+        let mut run = x3;
+        for c in 0..CHAINS {
+            x3[c] = x3[c].reduce();
+            // The slope is times 2^258 and the product divides by 2^260, so the other factor has to be times four.
+            run[c] = x1[c].minus(&x3[c]).plus_p(2).times_four().carry();
+        }
+        let mut y3 = run;
+        for c in 0..CHAINS {
+            y3[c] = slopes[c].product(&run[c]).plus_p(3).minus(&y1[c]);
+        }
+        for (c, pairs) in block.chunks(LANES).enumerate() {
+            let ([a, b, c, d], [e, f, g, h]) = (x3[c].join(), y3[c].reduce().join());
+            let points = transpose(&[a, b, c, d, e, f, g, h]);
+            for (pair, point) in pairs.iter().zip(points) {
+                // Exceptional pairs get their sum later, from the portable kernel.
+                out[pair.to as usize] = vector_to_point(point);
+            }
         }
     }
 }
