@@ -328,6 +328,27 @@ impl<C: MontConfig<4>> Lanes<C> {
         Self::fold(t)
     }
 
+    /// self², as [`Self::product`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+    pub fn square(&self) -> Self {
+        let mut t = [_mm512_setzero_si512(); 2 * N];
+        for i in 0..N {
+            for j in i + 1..N {
+                t[i + j] = _mm512_madd52lo_epu64(t[i + j], self.0[i], self.0[j]);
+                t[i + j + 1] = _mm512_madd52hi_epu64(t[i + j + 1], self.0[i], self.0[j]);
+            }
+        }
+        for column in &mut t[1..2 * N - 1] {
+            *column = _mm512_add_epi64(*column, *column);
+        }
+        for i in 0..N {
+            t[2 * i] = _mm512_madd52lo_epu64(t[2 * i], self.0[i], self.0[i]);
+            t[2 * i + 1] = _mm512_madd52hi_epu64(t[2 * i + 1], self.0[i], self.0[i]);
+        }
+        Self::fold(t)
+    }
+
     /// Montgomery reduction of ten columns below 2^57.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]

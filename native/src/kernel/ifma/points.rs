@@ -46,38 +46,29 @@ fn vector_to_point(vector: __m512i) -> Point {
 /// x of eight points.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn load_x(table: &[Point], refs: &[Ref; LANES]) -> Fq {
-    let mut rows = [_mm512_setzero_si512(); 4];
-    for (row, low) in rows.iter_mut().zip([0, 1, 4, 5]) {
-        let (a, b) = (&table[refs[low].index()].x, &table[refs[low + 2].index()].x);
-        *row = halves(a.limbs(), b.limbs());
-    }
-    Lanes::from_halves(&rows)
+fn load_x(table: &[Point], refs: impl Fn(usize) -> Ref) -> Fq {
+    let both = |a: usize, b: usize| halves(table[refs(a).index()].x.limbs(), table[refs(b).index()].x.limbs());
+    Lanes::from_halves(&[both(0, 2), both(1, 3), both(4, 6), both(5, 7)])
 }
 
 /// x and y of eight points; y is not carried where it was negated.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn load(table: &[Point], refs: &[Ref; LANES]) -> (Fq, Fq) {
-    let mut rows = [_mm512_setzero_si512(); LANES];
-    let mut negative = 0;
-    for lane in 0..LANES {
-        rows[lane] = point_to_vector(&table[refs[lane].index()]);
-        negative |= u8::from(refs[lane].negates()) << lane;
-    }
+fn load(table: &[Point], refs: impl Fn(usize) -> Ref) -> (Fq, Fq) {
+    let row = |lane: usize| point_to_vector(&table[refs(lane).index()]);
+    let rows = [row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7)];
+    let negative = (0..LANES).fold(0, |mask, lane| mask | u8::from(refs(lane).negates()) << lane);
     let [x0, x1, x2, x3, y0, y1, y2, y3] = transpose(&rows);
     (Lanes::split(&[x0, x1, x2, x3]), Lanes::split(&[y0, y1, y2, y3]).negate_if(negative))
 }
 
-/// The references of one vector of `pairs`; the last pair is repeated beyond the end.
+type Block = [Pair; BLOCK];
+
+/// Whole blocks, and the rest filled up with its last pair, with the number of pairs it had.
 #[inline(always)]
-fn sides(pairs: &[Pair], chain: usize) -> ([Ref; LANES], [Ref; LANES]) {
-    if let Some(Some(pairs)) = pairs.get(chain * LANES..).map(|p| p.first_chunk::<LANES>()) {
-        return (pairs.map(|p| p.left), pairs.map(|p| p.right));
-    }
-    let last = pairs.len() - 1;
-    let pair = |lane: usize| &pairs[(chain * LANES + lane).min(last)];
-    (std::array::from_fn(|lane| pair(lane).left), std::array::from_fn(|lane| pair(lane).right))
+fn blocks(pairs: &[Pair]) -> (&[Block], Option<(Block, usize)>) {
+    let (whole, rest) = pairs.as_chunks::<BLOCK>();
+    (whole, rest.last().map(|last| (std::array::from_fn(|i| *rest.get(i).unwrap_or(last)), rest.len())))
 }
 
 /// `out[pair.to] = table[pair.left] + table[pair.right]` for all pairs, with one inversion.
@@ -98,38 +89,53 @@ pub fn add_pairs(table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &m
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
 fn multiply_up(table: &[Point], pairs: &[Pair], scratch: &mut Scratch) -> [Fq; CHAINS] {
-    let Scratch { prefixes, skipped, exceptional, .. } = scratch;
-    prefixes.clear();
-    skipped.clear();
-    exceptional.clear();
-    let one = Lanes::same(&[1, 0, 0, 0, 0]);
-    let mut products = [one; CHAINS];
-    for block in pairs.chunks(BLOCK) {
-        let mut skips = [0; CHAINS];
-        let mut denominators = [one; CHAINS];
-        for (chain, (skip, dx)) in skips.iter_mut().zip(&mut denominators).enumerate() {
-            let (left, right) = sides(block, chain);
-            let (x1, x2) = (load_x(table, &left), load_x(table, &right));
-            *dx = x2.minus(&x1).plus_p(2).carry();
-            // Infinity has x = 0, in the representation 0, and no other point has.
-            *skip = dx.maybe_zero() | x1.low_limb_is_zero() | x2.low_limb_is_zero();
-        }
-        if skips != [0; CHAINS] || block.len() < BLOCK {
-            for (i, pair) in block.iter().enumerate() {
-                if skips[i / LANES] >> (i % LANES) & 1 == 1 {
-                    exceptional.push(*pair);
-                }
-            }
-            for (chain, (skip, dx)) in skips.iter_mut().zip(&mut denominators).enumerate() {
-                *skip |= beyond(block.len().saturating_sub(chain * LANES));
-                *dx = dx.replace(*skip, &one);
-            }
-        }
-        skipped.push(skips);
-        prefixes.push(products);
-        products = product_each(&products, &denominators);
+    scratch.prefixes.clear();
+    scratch.skipped.clear();
+    scratch.exceptional.clear();
+    let mut products = [Lanes::same(&[1, 0, 0, 0, 0]); CHAINS];
+    let (whole, rest) = blocks(pairs);
+    for block in whole {
+        products = multiply_block(table, block, BLOCK, &products, scratch);
+    }
+    if let Some((block, count)) = rest {
+        products = multiply_block(table, &block, count, &products, scratch);
     }
     products
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+fn multiply_block(
+    table: &[Point],
+    block: &Block,
+    count: usize,
+    products: &[Fq; CHAINS],
+    scratch: &mut Scratch,
+) -> [Fq; CHAINS] {
+    let one = Lanes::same(&[1, 0, 0, 0, 0]);
+    let mut skips = [0; CHAINS];
+    let mut denominators: [Fq; CHAINS] = std::array::from_fn(|c| {
+        let x1 = load_x(table, |lane| block[c * LANES + lane].left);
+        let x2 = load_x(table, |lane| block[c * LANES + lane].right);
+        let dx = x2.minus(&x1).plus_p(2).carry();
+        // Infinity has x = 0, in the representation 0, and no other point has.
+        skips[c] = dx.maybe_zero() | x1.low_limb_is_zero() | x2.low_limb_is_zero();
+        dx
+    });
+    if skips != [0; CHAINS] || count < BLOCK {
+        for (i, pair) in block.iter().take(count).enumerate() {
+            if skips[i / LANES] >> (i % LANES) & 1 == 1 {
+                scratch.exceptional.push(*pair);
+            }
+        }
+        for (c, (skip, dx)) in skips.iter_mut().zip(&mut denominators).enumerate() {
+            *skip |= beyond(count.saturating_sub(c * LANES));
+            *dx = dx.replace(*skip, &one);
+        }
+    }
+    scratch.skipped.push(skips);
+    scratch.prefixes.push(*products);
+    product_each(products, &denominators)
 }
 
 /// Chain by chain, so that one chain's product runs while another's waits for its own results.
@@ -183,43 +189,58 @@ fn invert(products: &[Fq; CHAINS]) -> [Fq; CHAINS] {
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
 fn divide_down(table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &Scratch, mut inverses: [Fq; CHAINS]) {
+    let mut kept = scratch.skipped.iter().zip(&scratch.prefixes).rev();
+    let (whole, rest) = blocks(pairs);
+    if let (Some((block, count)), Some((skips, prefixes))) = (rest, if rest.is_some() { kept.next() } else { None }) {
+        inverses = divide_block(table, &block, count, out, skips, prefixes, &inverses);
+    }
+    for (block, (skips, prefixes)) in whole.iter().rev().zip(kept) {
+        inverses = divide_block(table, block, BLOCK, out, skips, prefixes, &inverses);
+    }
+}
+
+/// What a sum needs of its two points.
+struct Line {
+    x1: Fq,
+    y1: Fq,
+    /// x₁ + x₂.
+    sum: Fq,
+    dx: Fq,
+    dy: Fq,
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+fn divide_block(
+    table: &[Point],
+    block: &Block,
+    count: usize,
+    out: &mut [Point],
+    skips: &[u8; CHAINS],
+    prefixes: &[Fq; CHAINS],
+    inverses: &[Fq; CHAINS],
+) -> [Fq; CHAINS] {
     let one = Lanes::same(&[1, 0, 0, 0, 0]);
-    let blocks = pairs.chunks(BLOCK).zip(&scratch.skipped).zip(&scratch.prefixes);
-    for ((block, skips), prefixes) in blocks.rev() {
-        let (mut x1, mut y1, mut x2, mut dx, mut dy) =
-            ([one; CHAINS], [one; CHAINS], [one; CHAINS], [one; CHAINS], [one; CHAINS]);
-        for c in 0..CHAINS {
-            let (left, right) = sides(block, c);
-            (x1[c], y1[c]) = load(table, &left);
-            let y2;
-            (x2[c], y2) = load(table, &right);
-            dx[c] = x2[c].minus(&x1[c]).plus_p(2).carry().replace(skips[c], &one);
-            dy[c] = y2.minus(&y1[c]).plus_p(2).carry();
-        }
-        let reciprocals = product_each(&inverses, prefixes);
-        inverses = product_each(&inverses, &dx);
-        let slopes = product_each(&dy, &reciprocals);
-        let mut x3 = slopes;
-        for c in 0..CHAINS {
-            x3[c] = slopes[c].product(&slopes[c]).plus_p(5).minus(&x1[c]).minus(&x2[c]);
-        }
-        let mut run = x3;
-        for c in 0..CHAINS {
-            x3[c] = x3[c].reduce();
-            // The slope is times 2^258 and the product divides by 2^260, so the other factor has to be times four.
-            run[c] = x1[c].minus(&x3[c]).plus_p(2).times_four().carry();
-        }
-        let mut y3 = run;
-        for c in 0..CHAINS {
-            y3[c] = slopes[c].product(&run[c]).plus_p(3).minus(&y1[c]);
-        }
-        for (c, pairs) in block.chunks(LANES).enumerate() {
-            let ([a, b, c, d], [e, f, g, h]) = (x3[c].join(), y3[c].reduce().join());
-            let points = transpose(&[a, b, c, d, e, f, g, h]);
-            for (pair, point) in pairs.iter().zip(points) {
-                // Exceptional pairs get their sum later, from the portable kernel.
-                out[pair.to as usize] = vector_to_point(point);
-            }
+    let lines: [Line; CHAINS] = std::array::from_fn(|c| {
+        let (x1, y1) = load(table, |lane| block[c * LANES + lane].left);
+        let (x2, y2) = load(table, |lane| block[c * LANES + lane].right);
+        let dx = x2.minus(&x1).plus_p(2).carry().replace(skips[c], &one);
+        Line { x1, y1, sum: x1.plus(&x2), dx, dy: y2.minus(&y1).plus_p(2).carry() }
+    });
+    let reciprocals = product_each(inverses, prefixes);
+    let next = product_each(inverses, &lines.each_ref().map(|line| line.dx));
+    let slopes = product_each(&lines.each_ref().map(|line| line.dy), &reciprocals);
+    let x3: [Fq; CHAINS] = std::array::from_fn(|c| slopes[c].square().plus_p(5).minus(&lines[c].sum).reduce());
+    // The slope is times 2^258 and the product divides by 2^260, so the other factor has to be times four.
+    let runs: [Fq; CHAINS] = std::array::from_fn(|c| lines[c].x1.minus(&x3[c]).plus_p(2).times_four().carry());
+    let y3: [Fq; CHAINS] = std::array::from_fn(|c| slopes[c].product(&runs[c]).plus_p(3).minus(&lines[c].y1));
+    for (c, pairs) in block[..count].chunks(LANES).enumerate() {
+        let ([x_0, x_1, x_2, x_3], [y_0, y_1, y_2, y_3]) = (x3[c].join(), y3[c].reduce().join());
+        let points = transpose(&[x_0, x_1, x_2, x_3, y_0, y_1, y_2, y_3]);
+        for (pair, point) in pairs.iter().zip(points) {
+            // Exceptional pairs get their sum later, from the portable kernel.
+            out[pair.to as usize] = vector_to_point(point);
         }
     }
+    next
 }
