@@ -16,6 +16,7 @@ from sitsedge.telemetry import Snapshot, read_snapshot
 PROCESSES = ("sitsd", "gate", "bridge", "plant", "replayer")
 FRESH_S = 3.0  # three snapshots missed
 REFRESH_S = 0.5
+ATTESTATION = {"tpm2": "TPM 2.0 quote per epoch", "none": "NONE: nobody can tell which machine signs"}
 
 
 def collect(run_dir: Path) -> dict[str, Snapshot]:
@@ -81,6 +82,8 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
     gate = snapshots["gate"].data if "gate" in snapshots else {}
     table = _table("cycles", "what", "value")
     table.add_row("mode", str(gate.get("mode", "?")))
+    table.add_row("attestation", ATTESTATION.get(str(gate.get("attestation_mode")), "?"))
+    table.add_row("proof", _proof(loop))
     table.add_row("epoch", str(loop.get("epoch", "?")))
     table.add_row("cycles", str(loop.get("cycles", 0)))
     table.add_row("accepted", str(loop.get("accepted", 0)))
@@ -91,6 +94,11 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
     if "thickness_std_mm" in plant:
         table.add_row("thickness deviation (std)", f"{1000 * float(plant['thickness_std_mm']):.1f} µm")
     return table
+
+
+def _proof(loop: dict[str, Any]) -> str:
+    key = "development key" if loop.get("development_keys") else "key from a ceremony"
+    return f"{loop.get('proof', '?')}, {key}"
 
 
 def _latency(loop: dict[str, Any]) -> Table:
