@@ -1,4 +1,4 @@
-"""The packaged systemd units start programs that exist, with options that exist, and give them no more than they need."""
+"""The packaged systemd units start programs and options that exist, and give them no more than they need."""
 
 from __future__ import annotations
 
