@@ -181,6 +181,8 @@ pub struct Trees {
     starts: Vec<u32>,
     refs: Vec<Ref>,
     pairs: Vec<Pair>,
+    /// The odd one out of each group, and where it goes.
+    single: Vec<(Ref, u32)>,
     now: Vec<Point>,
     next: Vec<Point>,
     scratch: Scratch,
@@ -211,11 +213,13 @@ impl Trees {
 
     /// One point per group into `out`; infinity where a group is empty.
     fn reduce(&mut self, kernel: Kernel, table: &[Point], out: &mut Vec<Point>) {
-        self.level(kernel, table, true);
-        std::mem::swap(&mut self.now, &mut self.next);
+        let refs = std::mem::take(&mut self.refs);
+        self.plan(|i| refs[i]);
+        self.level(kernel, Some(table));
+        self.refs = refs;
         while self.counts.iter().any(|c| *c > 1) {
-            self.level(kernel, &[], false);
-            std::mem::swap(&mut self.now, &mut self.next);
+            self.plan(|i| Ref::new(i, false));
+            self.level(kernel, None);
         }
         out.clear();
         let mut sums = self.now.iter();
@@ -225,27 +229,35 @@ impl Trees {
         }));
     }
 
-    /// Halves every group, from `table` (first level) or from `now`, into `next`.
-    fn level(&mut self, kernel: Kernel, table: &[Point], first: bool) {
-        let source: &[Point] = if first { table } else { &self.now };
-        let total: u32 = self.counts.iter().map(|c| c.div_ceil(2)).sum();
-        self.next.resize(total as usize, Point::INFINITY);
+    /// Pairs up the neighbours of every group, and lists the points that are left over.
+    fn plan(&mut self, reference: impl Fn(usize) -> Ref) {
         self.pairs.clear();
+        self.single.clear();
         let (mut from, mut to) = (0usize, 0u32);
         for count in &mut self.counts {
-            for _ in 0..*count / 2 {
-                self.pairs.push(Pair { left: self.refs[from], right: self.refs[from + 1], to });
-                (from, to) = (from + 2, to + 1);
+            let (pairs, odd) = (*count / 2, *count % 2);
+            self.pairs.extend((0..pairs).map(|i| {
+                let left = from + 2 * i as usize;
+                Pair { left: reference(left), right: reference(left + 1), to: to + i }
+            }));
+            if odd == 1 {
+                self.single.push((reference(from + 2 * pairs as usize), to + pairs));
             }
-            if *count % 2 == 1 {
-                self.next[to as usize] = self.refs[from].load(source);
-                (from, to) = (from + 1, to + 1);
-            }
-            *count = count.div_ceil(2);
+            from += *count as usize;
+            to += pairs + odd;
+            *count = pairs + odd;
+        }
+        self.next.resize(to as usize, Point::INFINITY);
+    }
+
+    /// Carries the plan out, from `table` (first level) or from `now`, into `now`.
+    fn level(&mut self, kernel: Kernel, table: Option<&[Point]>) {
+        let source = table.unwrap_or(&self.now);
+        for (reference, to) in &self.single {
+            self.next[*to as usize] = reference.load(source);
         }
         kernel.add_pairs(source, &self.pairs, &mut self.next, &mut self.scratch);
-        self.refs.clear();
-        self.refs.extend((0..total as usize).map(|i| Ref::new(i, false)));
+        std::mem::swap(&mut self.now, &mut self.next);
     }
 }
 

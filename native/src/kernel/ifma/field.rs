@@ -359,8 +359,10 @@ impl<C: MontConfig<4>> Lanes<C> {
             let m = _mm512_madd52lo_epu64(zero, t[i], inv);
             // The low 52 bits of t + m·p are zero, so their sum carries exactly if those of t are not.
             let carry = _mm512_srli_epi64::<LIMB_BITS>(_mm512_add_epi64(t[i], mask));
-            t[i + 1] = _mm512_add_epi64(t[i + 1], carry);
-            for j in 1..N {
+            // The next round waits for this column alone: two short sums instead of a long one.
+            let low = _mm512_madd52lo_epu64(_mm512_add_epi64(t[i + 1], carry), m, all(p[1]));
+            t[i + 1] = _mm512_add_epi64(low, _mm512_madd52hi_epu64(zero, m, all(p[0])));
+            for j in 2..N {
                 t[i + j] = _mm512_madd52hi_epu64(t[i + j], m, all(p[j - 1]));
                 t[i + j] = _mm512_madd52lo_epu64(t[i + j], m, all(p[j]));
             }

@@ -196,37 +196,3 @@ fn limbs_of_52_bits_are_the_same_number() {
         assert_eq!(x.0, words);
     }
 }
-#[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn tp(n: usize) {
-    let mut r = Random(3);
-    let a: [Limbs; LANES] = std::array::from_fn(|_| r.below_2p::<FqConfig>());
-    let a = Lanes::<FqConfig>::from_words(&a);
-    let t = std::time::Instant::now();
-    let mut x = a;
-    for _ in 0..n {
-        x = x.product(&a).carry();
-    }
-    println!("latency product+carry {:.1} ns", t.elapsed().as_nanos() as f64 / n as f64);
-    let t = std::time::Instant::now();
-    let mut y = [x; 4];
-    for _ in 0..n {
-        for y in &mut y {
-            *y = y.product(&a).carry();
-        }
-    }
-    println!("throughput product+carry {:.1} ns", t.elapsed().as_nanos() as f64 / n as f64 / 4.);
-    let t = std::time::Instant::now();
-    for _ in 0..n {
-        x = x.plus_p(1).carry();
-        x = x.reduce();
-    }
-    println!("latency carry+reduce {:.1} ns", t.elapsed().as_nanos() as f64 / n as f64);
-    std::hint::black_box((x, y));
-}
-#[test]
-#[ignore]
-fn speed() {
-    for _ in 0..3 {
-        unsafe { tp(2_000_00) }
-    }
-}

@@ -89,32 +89,34 @@ pub fn add_pairs(table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &m
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
 fn multiply_up(table: &[Point], pairs: &[Pair], scratch: &mut Scratch) -> [Fq; CHAINS] {
-    scratch.prefixes.clear();
-    scratch.skipped.clear();
-    scratch.exceptional.clear();
-    let mut products = [Lanes::same(&[1, 0, 0, 0, 0]); CHAINS];
+    let Scratch { prefixes, skipped, exceptional, .. } = scratch;
+    skipped.clear();
+    exceptional.clear();
     let (whole, rest) = blocks(pairs);
-    for block in whole {
-        products = multiply_block(table, block, BLOCK, &products, scratch);
+    if prefixes.len() < whole.len() + 2 {
+        prefixes.resize(whole.len() + 2, [Fq::ZERO; CHAINS]);
     }
-    if let Some((block, count)) = rest {
-        products = multiply_block(table, &block, count, &products, scratch);
+    prefixes[0] = [Lanes::same(&[1, 0, 0, 0, 0]); CHAINS];
+    let partial = rest.as_ref().map(|(block, count)| (block, *count));
+    for (i, (block, count)) in whole.iter().map(|block| (block, BLOCK)).chain(partial).enumerate() {
+        let (denominators, skips) = denominators(table, block, count, exceptional);
+        skipped.push(skips);
+        prefixes[i + 1] = product_each(&prefixes[i], &denominators);
     }
-    products
+    prefixes[skipped.len()]
 }
 
+/// x₂ − x₁ + 2p, or 1 in the lanes to skip: exceptional ones and those from `count` up.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn multiply_block(
+fn denominators(
     table: &[Point],
     block: &Block,
     count: usize,
-    products: &[Fq; CHAINS],
-    scratch: &mut Scratch,
-) -> [Fq; CHAINS] {
-    let one = Lanes::same(&[1, 0, 0, 0, 0]);
+    exceptional: &mut Vec<Pair>,
+) -> ([Fq; CHAINS], [u8; CHAINS]) {
     let mut skips = [0; CHAINS];
-    let mut denominators: [Fq; CHAINS] = std::array::from_fn(|c| {
+    let mut out: [Fq; CHAINS] = std::array::from_fn(|c| {
         let x1 = load_x(table, |lane| block[c * LANES + lane].left);
         let x2 = load_x(table, |lane| block[c * LANES + lane].right);
         let dx = x2.minus(&x1).plus_p(2).carry();
@@ -125,17 +127,16 @@ fn multiply_block(
     if skips != [0; CHAINS] || count < BLOCK {
         for (i, pair) in block.iter().take(count).enumerate() {
             if skips[i / LANES] >> (i % LANES) & 1 == 1 {
-                scratch.exceptional.push(*pair);
+                exceptional.push(*pair);
             }
         }
-        for (c, (skip, dx)) in skips.iter_mut().zip(&mut denominators).enumerate() {
+        let one = Lanes::same(&[1, 0, 0, 0, 0]);
+        for (c, (skip, dx)) in skips.iter_mut().zip(&mut out).enumerate() {
             *skip |= beyond(count.saturating_sub(c * LANES));
             *dx = dx.replace(*skip, &one);
         }
     }
-    scratch.skipped.push(skips);
-    scratch.prefixes.push(*products);
-    product_each(products, &denominators)
+    (out, skips)
 }
 
 /// Chain by chain, so that one chain's product runs while another's waits for its own results.
@@ -189,13 +190,13 @@ fn invert(products: &[Fq; CHAINS]) -> [Fq; CHAINS] {
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
 fn divide_down(table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &Scratch, mut inverses: [Fq; CHAINS]) {
-    let mut kept = scratch.skipped.iter().zip(&scratch.prefixes).rev();
     let (whole, rest) = blocks(pairs);
-    if let (Some((block, count)), Some((skips, prefixes))) = (rest, if rest.is_some() { kept.next() } else { None }) {
-        inverses = divide_block(table, &block, count, out, skips, prefixes, &inverses);
-    }
-    for (block, (skips, prefixes)) in whole.iter().rev().zip(kept) {
-        inverses = divide_block(table, block, BLOCK, out, skips, prefixes, &inverses);
+    let mut at = scratch.skipped.len();
+    let partial = rest.as_ref().map(|(block, count)| (block, *count));
+    for (block, count) in partial.into_iter().chain(whole.iter().rev().map(|block| (block, BLOCK))) {
+        at -= 1;
+        let (skips, prefixes) = (&scratch.skipped[at], &scratch.prefixes[at]);
+        inverses = divide_block(table, block, count, out, skips, prefixes, &inverses);
     }
 }
 
