@@ -9,6 +9,7 @@ use ark_ec::{AdditiveGroup, AffineRepr, CurveGroup};
 use ark_ff::Field;
 
 use crate::error::{Error, Result};
+use crate::kernel::{Coordinate, Kernel, Term};
 use crate::msm::TABLE_BYTES_MAX;
 
 const BYTE_VALUES: usize = 256;
@@ -25,14 +26,6 @@ impl<F: Field> Entry<F> {
         let (x, y) = point.xy().unwrap_or((F::ZERO, F::ZERO));
         Self { x, y }
     }
-
-    fn to_affine<C: SWCurveConfig<BaseField = F>>(self) -> Affine<C> {
-        if self.x == F::ZERO && self.y == F::ZERO {
-            Affine::zero()
-        } else {
-            Affine::new_unchecked(self.x, self.y)
-        }
-    }
 }
 
 /// 256 subset sums of eight points; entry m is the sum of the points whose bit is set in m.
@@ -47,7 +40,10 @@ fn subset_sums<C: SWCurveConfig>(points: &[Projective<C>; 8]) -> Vec<Entry<C::Ba
 }
 
 /// The tables of one query.
-pub struct QueryTables<C: SWCurveConfig> {
+///
+/// `D` is the degree of the group's coordinates: 1 for G1, 2 for G2.
+pub struct QueryTables<C: SWCurveConfig, const D: usize> {
+    kernel: Kernel,
     entries: Vec<Entry<C::BaseField>>,
     /// Per slot of the plan: the table's offset in `entries`, or none if all its points are infinity.
     offsets: Vec<Option<u32>>,
@@ -70,9 +66,9 @@ pub struct Lookup {
     pub negate: bool,
 }
 
-impl<C: SWCurveConfig> QueryTables<C> {
-    pub fn new(points: Vec<Affine<C>>, plan: &[Slot]) -> Result<Self> {
-        let mut tables = Self { entries: Vec::new(), offsets: Vec::with_capacity(plan.len()), points };
+impl<C: SWCurveConfig<BaseField: Coordinate<D>>, const D: usize> QueryTables<C, D> {
+    pub fn new(points: Vec<Affine<C>>, plan: &[Slot], kernel: Kernel) -> Result<Self> {
+        let mut tables = Self { kernel, entries: Vec::new(), offsets: Vec::with_capacity(plan.len()), points };
         for slot in plan {
             let bases = tables.bases(slot);
             if bases.iter().all(|p| *p == Projective::ZERO) {
@@ -117,14 +113,17 @@ impl<C: SWCurveConfig> QueryTables<C> {
 
     /// Adds the looked-up entries and the rest, which is (wire, scalar), to `sum`.
     pub fn accumulate(&self, sum: &mut Projective<C>, lookups: &[Lookup], rest: &[(u32, C::ScalarField)]) {
-        for lookup in lookups {
-            if let Some(offset) = self.offsets[lookup.slot as usize] {
-                let point: Affine<C> = self.entries[offset as usize + usize::from(lookup.byte)].to_affine();
-                if lookup.negate {
-                    *sum -= point;
-                } else {
-                    *sum += point;
-                }
+        let mut left = Vec::new();
+        for [x, y, z] in self.kernel.sum(lookups.iter().filter_map(|l| self.term(l)), &mut left) {
+            let [x, y, z] = [x, y, z].map(C::BaseField::from_words);
+            *sum += Projective::new_unchecked(x, y, z);
+        }
+        for term in left {
+            let point = Affine::new_unchecked(C::BaseField::from_words(term.x), C::BaseField::from_words(term.y));
+            if term.negate {
+                *sum -= point;
+            } else {
+                *sum += point;
             }
         }
         for (wire, scalar) in rest {
@@ -133,5 +132,13 @@ impl<C: SWCurveConfig> QueryTables<C> {
                 *sum += point * *scalar;
             }
         }
+    }
+
+    /// None if the entry is infinity.
+    fn term(&self, lookup: &Lookup) -> Option<Term<D>> {
+        let offset = self.offsets[lookup.slot as usize]?;
+        let Entry { x, y } = self.entries[offset as usize + usize::from(lookup.byte)];
+        let finite = x != C::BaseField::ZERO || y != C::BaseField::ZERO;
+        finite.then(|| Term { x: x.to_words(), y: y.to_words(), negate: lookup.negate })
     }
 }

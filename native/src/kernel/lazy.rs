@@ -79,14 +79,12 @@ impl<C: MontConfig<4>> Lazy<C> {
     }
 
     /// From limbs below 2p.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn from_limbs(limbs: Limbs) -> Self {
         debug_assert!(sub_limbs(&limbs, &Self::TWO_P).1);
         Self(limbs, PhantomData)
     }
 
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn limbs(&self) -> &Limbs {
         &self.0

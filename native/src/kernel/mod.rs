@@ -9,8 +9,9 @@ pub mod ifma;
 mod lazy;
 mod portable;
 
-use ark_bn254::{FqConfig, FrConfig, G1Affine};
+use ark_bn254::{Fq, Fq2, FqConfig, FrConfig, G1Affine};
 use ark_ec::AffineRepr;
+use ark_ff::Field;
 
 use crate::error::{Error, Result};
 
@@ -91,6 +92,43 @@ pub struct Pair {
     pub to: u32,
 }
 
+/// Coordinates of a group as limbs below 2p of `D` elements of the prime field.
+pub trait Coordinate<const D: usize>: Field {
+    fn to_words(&self) -> [Limbs; D];
+    fn from_words(words: [Limbs; D]) -> Self;
+}
+
+impl Coordinate<1> for Fq {
+    fn to_words(&self) -> [Limbs; 1] {
+        [*Fp::new(*self).limbs()]
+    }
+
+    fn from_words([c0]: [Limbs; 1]) -> Self {
+        Fp::from_limbs(c0).reduce()
+    }
+}
+
+impl Coordinate<2> for Fq2 {
+    fn to_words(&self) -> [Limbs; 2] {
+        [*Fp::new(self.c0).limbs(), *Fp::new(self.c1).limbs()]
+    }
+
+    fn from_words([c0, c1]: [Limbs; 2]) -> Self {
+        Self::new(Fp::from_limbs(c0).reduce(), Fp::from_limbs(c1).reduce())
+    }
+}
+
+/// x and y, canonical, of a point that is not infinity, and whether to subtract it.
+#[derive(Debug, Clone, Copy)]
+pub struct Term<const D: usize> {
+    pub x: [Limbs; D],
+    pub y: [Limbs; D],
+    pub negate: bool,
+}
+
+/// Jacobian coordinates.
+pub type Jacobian<const D: usize> = [[Limbs; D]; 3];
+
 /// Memory of a batch, kept between calls.
 #[derive(Default)]
 pub struct Scratch {
@@ -146,6 +184,23 @@ impl Kernel {
         }
     }
 
+    /// A few sums that add up to that of all `terms`, but for those put into `left`, which the caller adds.
+    pub fn sum<const D: usize>(
+        self,
+        terms: impl Iterator<Item = Term<D>>,
+        left: &mut Vec<Term<D>>,
+    ) -> impl Iterator<Item = Jacobian<D>> {
+        let lanes = match self {
+            Self::Scalar => {
+                left.extend(terms);
+                None
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Ifma(ifma) => ifma.sum(terms, left),
+        };
+        lanes.into_iter().flat_map(<[Jacobian<D>; 8]>::into_iter)
+    }
+
     /// `out[pair.to] = table[pair.left] + table[pair.right]` for all pairs, with one inversion.
     pub fn add_pairs(self, table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &mut Scratch) {
         match self {
@@ -158,8 +213,9 @@ impl Kernel {
 
 #[cfg(test)]
 mod tests {
-    use ark_bn254::{Fr, G1Projective};
-    use ark_ec::{CurveGroup, PrimeGroup};
+    use ark_bn254::{g1, g2, Fr, G1Projective};
+    use ark_ec::short_weierstrass::{Affine, Projective, SWCurveConfig};
+    use ark_ec::{AdditiveGroup, CurveGroup, PrimeGroup};
 
     use super::*;
 
@@ -233,6 +289,72 @@ mod tests {
     fn an_empty_batch_is_fine() {
         for kernel in kernels() {
             kernel.add_pairs(&[], &[], &mut [], &mut Scratch::default());
+        }
+    }
+
+    fn check_sum<C: SWCurveConfig<BaseField: Coordinate<D>, ScalarField = Fr>, const D: usize>(multiples: &[i64]) {
+        let point = |m: i64| (Projective::<C>::generator() * Fr::from(m.unsigned_abs())).into_affine();
+        let affine = |[x, y]: [[Limbs; D]; 2]| {
+            Affine::<C>::new_unchecked(C::BaseField::from_words(x), C::BaseField::from_words(y))
+        };
+        let expected = multiples.iter().fold(Projective::<C>::ZERO, |sum, m| {
+            let scalar = Fr::from(m.unsigned_abs());
+            sum + Projective::<C>::generator() * if *m < 0 { -scalar } else { scalar }
+        });
+        for kernel in kernels() {
+            let terms = multiples.iter().map(|m| {
+                let p = point(*m);
+                Term { x: p.x.to_words(), y: p.y.to_words(), negate: *m < 0 }
+            });
+            let (mut sum, mut left) = (Projective::<C>::ZERO, Vec::new());
+            for [x, y, z] in kernel.sum(terms, &mut left) {
+                let [x, y, z] = [x, y, z].map(C::BaseField::from_words);
+                sum += Projective::<C>::new_unchecked(x, y, z);
+            }
+            for term in left {
+                let p = affine([term.x, term.y]);
+                sum += if term.negate { -p } else { p };
+            }
+            assert_eq!(sum, expected, "{}, {multiples:?}", kernel.name());
+        }
+    }
+
+    /// Every lane meets its own sum again, its opposite, and sums of small multiples that happen to be equal.
+    #[test]
+    fn sums_are_exact_where_points_repeat_or_cancel() {
+        for length in 0..20 {
+            check_sum::<g1::Config, 1>(&vec![1; length]);
+            check_sum::<g2::Config, 2>(&vec![-3; length]);
+        }
+        for first in -4..=4i64 {
+            for second in -4..=4i64 {
+                for lane in 0..8 {
+                    let mut terms = vec![100, 101, 102, 103, 104, 105, 106, 107];
+                    terms[lane] = if first == 0 { 9 } else { first };
+                    terms.extend([200, 201, 202, 203, 204, 205, 206, 207]);
+                    terms[8 + lane] = if second == 0 { -9 } else { second };
+                    terms.extend([300; 5]);
+                    check_sum::<g1::Config, 1>(&terms);
+                    if lane % 3 == 0 {
+                        check_sum::<g2::Config, 2>(&terms);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn long_sums_are_exact() {
+        let mut x = 1i64;
+        for length in [8, 9, 63, 64, 200] {
+            let terms: Vec<i64> = (0..length)
+                .map(|_| {
+                    x = (x * 48_271) % 0x7fff_ffff;
+                    x - (1 << 30)
+                })
+                .collect();
+            check_sum::<g1::Config, 1>(&terms);
+            check_sum::<g2::Config, 2>(&terms);
         }
     }
 }

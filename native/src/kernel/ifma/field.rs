@@ -30,6 +30,23 @@ pub const fn split_words(w: &Limbs) -> [u64; N] {
     ]
 }
 
+/// x or x − p, whichever is in [0, p).
+const fn less_p(x: Limbs, p: &Limbs) -> Limbs {
+    let (mut out, mut borrow, mut i) = (x, false, 0);
+    while i < 4 {
+        let (t, b1) = x[i].overflowing_sub(p[i]);
+        let (t, b2) = t.overflowing_sub(borrow as u64);
+        out[i] = t;
+        borrow = b1 | b2;
+        i += 1;
+    }
+    if borrow {
+        x
+    } else {
+        out
+    }
+}
+
 /// j·p for j < 8 fits five limbs.
 const fn multiple(p: Limbs, j: u64) -> [u64; N] {
     let p = split_words(&p);
@@ -63,6 +80,16 @@ impl<C: MontConfig<4>> Modulus<C> {
         }
         out
     };
+    /// 2^260 mod p: 2^256 mod p, doubled four times.
+    const ONE: [u64; N] = {
+        let (mut x, mut i) = (C::R.0, 0);
+        while i < 4 {
+            let double = [x[0] << 1, x[1] << 1 | x[0] >> 63, x[2] << 1 | x[1] >> 63, x[3] << 1 | x[2] >> 63];
+            x = less_p(double, &C::MODULUS.0);
+            i += 1;
+        }
+        split_words(&x)
+    };
     /// Below 2^260/p, by at most one part in 64: estimates quotients of numbers below 8p by their top limb, never too
     /// large.
     const RECIPROCAL: u64 = {
@@ -70,6 +97,11 @@ impl<C: MontConfig<4>> Modulus<C> {
         assert!(exact >= 64, "the estimate needs six bits");
         exact
     };
+}
+
+/// 1 times 2^260 modulo p.
+pub const fn one_times_2_260<C: MontConfig<4>>() -> [u64; N] {
+    Modulus::<C>::ONE
 }
 
 /// Eight numbers. *Carried*: limbs 0 to 3 are below 2^52 and the top limb is not negative. Otherwise limbs are

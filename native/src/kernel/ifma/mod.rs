@@ -5,9 +5,10 @@ mod field;
 #[cfg(test)]
 mod field_tests;
 mod points;
+mod sums;
 mod transform;
 
-use super::{Limbs, Pair, Point, Scalar};
+use super::{Jacobian, Limbs, Pair, Point, Scalar, Term};
 use crate::domain::Domain;
 use crate::error::Result;
 pub use points::Scratch;
@@ -50,5 +51,15 @@ impl Ifma {
     ) {
         // SAFETY: as above.
         unsafe { transforms.product_on_coset(a, b, buffers, out) }
+    }
+
+    /// Eight sums that add up to that of all `terms`, but for those put into `left`.
+    pub fn sum<const D: usize>(
+        self,
+        terms: impl Iterator<Item = Term<D>>,
+        left: &mut Vec<Term<D>>,
+    ) -> Option<[Jacobian<D>; 8]> {
+        // SAFETY: as above.
+        unsafe { sums::sum(terms, left) }
     }
 }
