@@ -56,6 +56,7 @@ class Groth16Prover:
     """
 
     def __init__(self, circuit: bytes, proving_key: bytes) -> None:
+        """Raises :class:`ProverError` (``circuit-…``, ``pk-…``, ``kernel-unknown``, ``kernel-unavailable``)."""
         from attest import _native
 
         with _typed():
@@ -77,6 +78,14 @@ class Groth16Prover:
     def domain_size(self) -> int:
         """Rows of the padded system: the least 2^a·3^b (b <= 2) not below the number of constraints."""
         return self._native.domain_size
+
+    @property
+    def kernel(self) -> str:
+        """Arithmetic in use: ``scalar``, or ``ifma`` on processors with AVX-512 IFMA and VBMI2.
+
+        The environment variable ``SITS_KERNEL`` chooses one by name; both make the same proofs.
+        """
+        return self._native.kernel
 
     @property
     def table_bytes(self) -> int:

@@ -41,6 +41,7 @@ pub enum Phase {
 
 pub struct Prover {
     pub circuit: Circuit,
+    kernel: Kernel,
     quotient: Quotient,
     plan: Vec<Slot>,
     a: QueryTables<g1::Config, 1>,
@@ -111,11 +112,16 @@ impl Prover {
             delta_2: QueryTables::new(vec![key.delta_2], &scalar_plan, kernel)?,
             h: FixedMsm::new(&key.h, kernel)?,
             circuit,
+            kernel,
             quotient,
             plan,
             start,
             work: Mutex::new(work),
         })
+    }
+
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
     }
 
     pub fn domain_size(&self) -> usize {

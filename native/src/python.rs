@@ -156,6 +156,12 @@ impl Prover {
         self.0.domain_size()
     }
 
+    /// "scalar" or "ifma".
+    #[getter]
+    fn kernel(&self) -> &'static str {
+        self.0.kernel().name()
+    }
+
     #[getter]
     fn table_bytes(&self) -> usize {
         self.0.table_bytes()

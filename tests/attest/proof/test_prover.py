@@ -25,6 +25,27 @@ def test_properties(prover: Groth16Prover, toy: Toy) -> None:
     assert prover.table_bytes > 0
 
 
+def test_kernels_are_chosen_by_name_and_prove_the_same_statements(
+    native: NativeVerifier, toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SITS_KERNEL", raising=False)
+    fastest = Groth16Prover(toy.data, toy.proving_key).kernel
+    for name in sorted({"scalar", fastest}):
+        monkeypatch.setenv("SITS_KERNEL", name)
+        prover = Groth16Prover(toy.data, toy.proving_key)
+        assert prover.kernel == name
+        for x in [(0, 0), (BOX.lo, BOX.hi)]:
+            proven = prover.prove(x, CTX)
+            assert proven.outputs == (model(x),)
+            assert failed_check(native, x, proven.outputs, CTX, proven.proof) is None
+
+
+@pytest.mark.parametrize("name", ["", "avx2", "IFMA", "scalar,ifma"])
+def test_unknown_kernel(toy: Toy, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("SITS_KERNEL", name)
+    assert refusal(toy.data, toy.proving_key) == "kernel-unknown"
+
+
 @pytest.mark.parametrize("x", [(BOX.lo, BOX.lo), (BOX.lo, BOX.hi), (BOX.hi, BOX.lo), (BOX.hi, BOX.hi), (0, 0)])
 def test_edges_of_the_box_prove(prover: Groth16Prover, native: NativeVerifier, x: tuple[int, int]) -> None:
     proven = prover.prove(x, CTX)
