@@ -1,6 +1,7 @@
 //! Evaluation domains of size 2^a·3^b (b ≤ 2) and the transform to a coset.
 //!
-//! r − 1 = 2^28·3^2·… for BN254, so 576 rows need a domain of 576, not 1024. The transform is a Stockham
+//! r − 1 = 2^28·3^2·13·29·983·… for BN254, so 576 rows need a domain of 576, not 1024, while 27 and 5 divide no
+//! domain's size. A factor 13 would allow 624, 832 and 936, for a radix-13 stage. The transform is a Stockham
 //! mixed-radix FFT (radix 3 and 4, one radix 2 where the power of two is odd): it sorts itself, so there is no
 //! bit reversal, and it works in two buffers the caller keeps.
 

@@ -1,4 +1,8 @@
-//! `cargo +nightly fuzz run parsers` in native/: circuit, verification key and proof from arbitrary bytes.
+//! Circuit, verification key and proof from arbitrary bytes: a value or a typed error, and one encoding per value.
+//!
+//! To run it, with a nightly toolchain and `cargo install cargo-fuzz`, in native/:
+//! `cargo +nightly fuzz run parsers -- -max_len=65536 -max_total_time=600`
+//! To check that it compiles, on any toolchain: `cargo check --manifest-path fuzz/Cargo.toml`
 #![no_main]
 
 use _native::circuit::Circuit;

@@ -7,7 +7,9 @@
 use std::marker::PhantomData;
 use std::ops::{Add, Mul, Sub};
 
-use ark_ff::{BigInt, Field, Fp256, MontBackend, MontConfig};
+use ark_ff::{BigInt, Fp256, MontBackend, MontConfig};
+
+use super::inverse::inverse;
 
 pub type Limbs = [u64; 4];
 type Reduced<C> = Fp256<MontBackend<C, 4>>;
@@ -153,7 +155,10 @@ impl<C: MontConfig<4>> Lazy<C> {
 
     /// 1/self, or 0 for 0.
     pub fn inverse(self) -> Self {
-        self.reduce().inverse().map_or(Self::ZERO, Self::new)
+        let plain = Self(inverse(&(self.reduce().0).0, &Self::P, C::INV), PhantomData);
+        // The number stood for itself times 2^256, and so must its inverse.
+        let square = Self(C::R2.0, PhantomData);
+        plain * square * square
     }
 }
 
@@ -192,7 +197,7 @@ impl<C: MontConfig<4>> Mul for Lazy<C> {
 #[cfg(test)]
 mod tests {
     use ark_bn254::{FqConfig, FrConfig};
-    use ark_ff::AdditiveGroup;
+    use ark_ff::{AdditiveGroup, Field, PrimeField};
 
     use super::*;
 
@@ -232,5 +237,32 @@ mod tests {
     fn equals_the_reference_field_on_both_representations() {
         check::<FqConfig>();
         check::<FrConfig>();
+    }
+
+    fn check_inverses<C: MontConfig<4>>() {
+        let mut numbers: Vec<Reduced<C>> = Vec::new();
+        for bit in 0..254u64 {
+            let power = Reduced::<C>::from(2u64).pow([bit]);
+            numbers.extend([power, power - Reduced::<C>::ONE, power + Reduced::<C>::ONE, -power]);
+        }
+        numbers.extend((0..1000u64).flat_map(|i| [Reduced::<C>::from(i), -Reduced::<C>::from(i)]));
+        let mut x = Reduced::<C>::from(3u64);
+        for i in 0..100_000u64 {
+            x = x.square() + Reduced::<C>::from(i);
+            numbers.push(x);
+        }
+        for x in numbers {
+            // As a plain integer and in Montgomery form.
+            for x in [x, Reduced::<C>::new_unchecked(x.into_bigint())] {
+                let found = Lazy::new(x).inverse().reduce();
+                assert_eq!(found, x.inverse().unwrap_or(Reduced::<C>::ZERO), "{x}");
+            }
+        }
+    }
+
+    #[test]
+    fn inverses_equal_the_reference() {
+        check_inverses::<FqConfig>();
+        check_inverses::<FrConfig>();
     }
 }

@@ -6,6 +6,7 @@
 
 #[cfg(target_arch = "x86_64")]
 pub mod ifma;
+mod inverse;
 mod lazy;
 mod portable;
 

@@ -23,7 +23,7 @@ const PAIRS_MIN: usize = 6;
 #[derive(Default)]
 pub struct Scratch {
     prefixes: Vec<[Fq; CHAINS]>,
-    /// Lanes that are exceptional or beyond the end.
+    /// Lanes that are exceptional.
     skipped: Vec<[u8; CHAINS]>,
     exceptional: Vec<Pair>,
     portable: portable::Scratch,
@@ -106,7 +106,7 @@ fn multiply_up(table: &[Point], pairs: &[Pair], scratch: &mut Scratch) -> [Fq; C
     prefixes[skipped.len()]
 }
 
-/// x₂ − x₁ + 2p, or 1 in the lanes to skip: exceptional ones and those from `count` up.
+/// x₂ − x₁ + 2p, or 1 in the exceptional lanes. Lanes from `count` up repeat the last pair and do no harm.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
 fn denominators(
@@ -124,16 +124,15 @@ fn denominators(
         skips[c] = dx.maybe_zero() | x1.low_limb_is_zero() | x2.low_limb_is_zero();
         dx
     });
-    if skips != [0; CHAINS] || count < BLOCK {
+    if skips != [0; CHAINS] {
         for (i, pair) in block.iter().take(count).enumerate() {
             if skips[i / LANES] >> (i % LANES) & 1 == 1 {
                 exceptional.push(*pair);
             }
         }
         let one = Lanes::same(&[1, 0, 0, 0, 0]);
-        for (c, (skip, dx)) in skips.iter_mut().zip(&mut out).enumerate() {
-            *skip |= beyond(count.saturating_sub(c * LANES));
-            *dx = dx.replace(*skip, &one);
+        for (dx, skip) in out.iter_mut().zip(skips) {
+            *dx = dx.replace(skip, &one);
         }
     }
     (out, skips)
@@ -151,16 +150,6 @@ fn product_each(a: &[Fq; CHAINS], b: &[Fq; CHAINS]) -> [Fq; CHAINS] {
         *out = out.carry();
     }
     out
-}
-
-/// Lanes from `count` up.
-#[inline(always)]
-fn beyond(count: usize) -> u8 {
-    if count < LANES {
-        u8::MAX << count
-    } else {
-        0
-    }
 }
 
 /// 2^518/product in every lane of every chain: 2^260 because [`Lanes::product`] divides by it, 2^256 because elements
