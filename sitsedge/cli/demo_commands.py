@@ -122,7 +122,13 @@ def _state(state_dir: Path | None, name: str) -> Path:
 
 
 def _demo(path: Path, state: StateDir, seconds: float, result: Path, output: Output) -> None:
-    result.mkdir(parents=True, exist_ok=True)
+    try:
+        result.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        found = f"{result}: {error.strerror}"
+        raise SitsError(
+            "demo-result", found=found, expected="a folder to write to", hint="choose one with --result"
+        ) from error
     plant = load_deployment(path).simulation
     if not isinstance(plant, RollingMillPlant):
         raise SitsError("demo-example", found="a deployment without the mill", expected="simulation.kind: rolling-mill")

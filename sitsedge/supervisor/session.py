@@ -157,8 +157,15 @@ class Session:
             self._children.start("bridge", "sitsedge.bridge.main", ["--config", str(config)])
 
     def check(self) -> None:
-        """Raise ``ChildError`` when a process ended by itself."""
+        """Raise ``ChildError`` when a process ended by itself; a simulated TPM that died is power-cycled.
+
+        The open epoch does not need the TPM, so the plant notices nothing; the next epoch does.
+        """
         self._children.check()
+        swtpm = self._ready().swtpm
+        if swtpm is not None and swtpm.pid is None:
+            self._say("the simulated TPM died: restarting it and measuring again, as after a power cycle")
+            self.restart_tpm()
 
     def wait_for_commands(self, count: int, *, timeout_s: float = FIRST_COMMAND_TIMEOUT_S) -> None:
         """Until the loop had ``count`` accepted commands. Raises :class:`SitsError` ``no-commands``."""

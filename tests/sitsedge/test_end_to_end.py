@@ -18,6 +18,7 @@ from attest.ledger import Ledger, RecordKind
 from attest.ledger.audit import extract, verify
 from attest.proof import PyEccVerifier, key_hash
 from sitsedge.telemetry import read_snapshot
+from tests.support.processes import of_state
 
 READY_S = 90.0
 COMMANDS = 30
@@ -67,11 +68,6 @@ def deployed(mill: Path, tmp_path: Path) -> Iterator[Deployed]:
     system.stop()
 
 
-def leftovers(state: Path) -> list[str]:
-    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return [row for row in listing.splitlines() if str(state) in row]
-
-
 def test_from_frame_to_plc_and_back_to_manual(deployed: Deployed) -> None:
     deployed.wait("sitsd", "accepted", COMMANDS)
     code, out, err = deployed.stop()
@@ -80,7 +76,7 @@ def test_from_frame_to_plc_and_back_to_manual(deployed: Deployed) -> None:
     assert "PolicySig=valid" in out
     assert "TPM=swtpm" in out
     assert "ProofKey=development" in out
-    assert leftovers(deployed.state) == []
+    assert of_state(deployed.state) == {}
 
     plant = deployed.last("plant")
     assert plant["mode"] == "MAN"
@@ -136,7 +132,7 @@ def test_a_dead_loop_ends_the_deployment_and_the_plc_falls_back(deployed: Deploy
     out, err = deployed.process.communicate(timeout=60)
     assert deployed.process.returncode == 3, out
     assert "child-died" in err
-    assert leftovers(deployed.state) == []
+    assert of_state(deployed.state) == {}
     report = verify(deployed.state / "ledger")
     assert report.ok, report.findings  # a crash leaves a shorter tail, never a broken ledger
 
@@ -155,6 +151,20 @@ def test_a_stopped_loop_is_noticed_by_gate_and_plc(deployed: Deployed) -> None:
         os.kill(pid, signal.SIGCONT)
     before = int(deployed.last("gate")["accepted"])
     deployed.wait("gate", "accepted", before + COMMANDS)  # and it goes on by itself
+
+
+def test_a_dead_tpm_is_restarted_and_the_plant_notices_nothing(deployed: Deployed) -> None:
+    deployed.wait("sitsd", "accepted", COMMANDS)
+    ours = [pid for pid, command in of_state(deployed.state).items() if command.startswith("/usr/bin/swtpm")]
+    assert len(ours) == 1
+    os.kill(ours[0], signal.SIGKILL)
+    before = int(deployed.last("gate")["accepted"])
+    deployed.wait("gate", "accepted", before + COMMANDS)
+    code, _, err = deployed.stop()
+    assert code == 0, err
+    assert "the simulated TPM died" in err
+    assert of_state(deployed.state) == {}
+    assert verify(deployed.state / "ledger", proofs=1).ok
 
 
 def test_a_restart_continues_the_ledgers_and_epochs(mill: Path, tmp_path: Path) -> None:

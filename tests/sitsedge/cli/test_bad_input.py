@@ -14,6 +14,7 @@ import pytest
 from attest.command import GateKey
 from sitsedge.supervisor.state import FOLDERS
 from tests.sitsedge.conftest import replace
+from tests.support.processes import of_state
 
 OK, REFUSED, USAGE, ENVIRONMENT = 0, 1, 2, 3
 
@@ -31,8 +32,7 @@ def deploy(mill: Path, state: Path, *more: str, env: dict[str, str] | None = Non
 
 
 def assert_nothing_runs(state: Path) -> None:
-    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert str(state) not in listing
+    assert of_state(state) == {}
 
 
 def test_dry_run_starts_nothing_and_leaves_nothing(mill: Path, tmp_path: Path) -> None:
