@@ -2,12 +2,13 @@
 
  1. load the anchors
  2. the device's ledger by itself: leaf hashes, tree, stored nodes, checkpoints, every record decodes
- 3. the gate's ledger by itself, and in its order: record signatures, evidence of every epoch, refusals, receipts,
-    every accepted command judged again with its proof, witnesses against the device's tree
- 4. the device's records again, now that the session keys are known: signatures, epochs and sequences in order,
-    proofs that followed a commitment (all of them unless ``proofs`` is ``none``)
- 5. the signatures of all checkpoints
- 6. the two reconciled
+ 3. the gate's ledger by itself, and in its order: signatures of checkpoints and records, evidence of every epoch,
+    refusals, receipts, every accepted command judged again with its proof, witnesses against the device's tree, no
+    records without a checkpoint
+ 4. the device's ledger again, now that the session keys are known: signatures of checkpoints and records, epochs and
+    sequences in order, proofs that followed a commitment (all of them unless ``proofs`` is ``none``), no records
+    without a checkpoint, a checkpoint behind every witness
+ 5. the two reconciled
 
 A check that cannot be made is a finding.
 """
@@ -34,22 +35,23 @@ from attest.command.records import (
     LedgerClosed,
     ParsedRecord,
     Receipt,
+    Refusal,
 )
 from attest.cose import key_id
 from attest.ledger.anchors import Anchors, load_anchors
+from attest.ledger.coverage import Coverage, check_witnessed
 from attest.ledger.crossindex import DEVICE_COMMAND, DEVICE_RECEIPT, CrossIndex
 from attest.ledger.decode import Decoded, Opaque, decode
 from attest.ledger.errors import LedgerError
 from attest.ledger.kinds import RecordKind
 from attest.ledger.late import LateProofs
 from attest.ledger.reconcile import reconcile
-from attest.ledger.rejudge import GATE, GateAudit, MakeVerifier
+from attest.ledger.rejudge import DEVICE, GATE, GateAudit, MakeVerifier
 from attest.ledger.report import AuditReport
 from attest.ledger.scan import check_signatures, scan
 from attest.ledger.store import Ledger
 from attest.proof.verifier import NativeVerifier, PyEccVerifier
 
-DEVICE: Final = "device"
 LEDGER_FILE: Final = "ledger.db"
 Engine = Literal["native", "py-ecc"]
 _SHOWN_BYTES_MAX: Final = 4096
@@ -98,16 +100,20 @@ def verify(ledger_dir: Path, *, proofs: Literal["all", "none"] | int = "all", en
             check_proof=_sample(gate, proofs),
         )
         if gate is not None:
-            _guarded(report, GATE, lambda: scan(gate, GATE, report, conduct.visit))  # 3
+            publics = [anchors.gate_public]
+            _guarded(report, GATE, lambda: check_signatures(gate, GATE, publics, report, cross, covers=False))  # 3
+            _guarded(report, GATE, lambda: _check_gate(gate, report, cross, conduct))
             _guarded(report, GATE, conduct.finish)
         first.epochs |= conduct.epochs
         if device is not None:
             late = LateProofs(report, cross, device, conduct.verifiers, lambda: proofs != "none")
-            _guarded(report, DEVICE, lambda: first.check(device, late))  # 4
+            known = list(first.session_keys().values())
+            _guarded(report, DEVICE, lambda: check_signatures(device, DEVICE, known, report, cross, covers=True))  # 4
+            _guarded(report, DEVICE, lambda: first.check(device, late))
             _guarded(report, DEVICE, late.missing)
-        _check_checkpoints(report, anchors, device, gate, first)  # 5
+            check_witnessed(report, cross, DEVICE)
         if device is not None and gate is not None:
-            reconcile(report, cross, conduct.covered_before, max(conduct.epochs, default=0))  # 6
+            reconcile(report, cross, conduct.covered_before, first.closed_epoch)  # 5
     return report
 
 
@@ -150,6 +156,8 @@ class _DeviceAudit:
         self._report, self._anchors, self._cross = report, anchors, cross
         self.epochs: dict[int, EpochOpened] = {}
         self.refused_keys: set[bytes] = set()
+        self.closed_epoch = 0
+        """The epoch whose key closed the ledger in order; 0 if its end is another (a crash, an epoch lost before)."""
 
     def collect(self, index: int, kind: RecordKind, value: Decoded, data: bytes) -> None:
         """First pass: what is there, and the keys that gate records introduce."""
@@ -172,14 +180,16 @@ class _DeviceAudit:
                 self._cross.add(DEVICE_RECEIPT, record.command_digest, record.epoch, record.sequence, index)
 
     def check(self, device: Ledger, late: LateProofs) -> None:
-        """Second pass: signatures, order, and proofs that came later."""
-        keys = self.session_keys()
+        """Second pass: signatures, order, checkpoints, and proofs that came later."""
+        keys, coverage = self.session_keys(), Coverage(self._report, self._cross, DEVICE)
         epoch = sequence = 0
         for leaf in device.iterate():
+            self.closed_epoch = 0
             try:
                 _, value = decode(leaf.data)
             except (LedgerError, CommandError):
                 continue  # reported by the first pass
+            coverage.record(leaf.index, value.command.header.t_decided_ns if isinstance(value, ParsedCommand) else None)
             if isinstance(value, Opaque):
                 continue  # judged with the epoch it opened; evidence that opened none proves nothing
             if isinstance(value, ParsedCommand):
@@ -190,8 +200,19 @@ class _DeviceAudit:
                 epoch, sequence = header.epoch, header.sequence
                 self._check_command(leaf.index, value)
                 continue
-            if self._check_record(leaf.index, value, keys) and isinstance(value.record, LateProof):
+            if not self._check_record(leaf.index, value, keys):
+                continue
+            if isinstance(value.record, LateProof):
                 late.check(leaf.index, value.record)
+            elif isinstance(value.record, LedgerClosed):
+                self.closed_epoch = self._epoch_of(value.kid)
+        # closed before any epoch introduced its key, a device cannot sign a checkpoint that anybody would know
+        if self.closed_epoch:
+            coverage.closed(self._report.ledgers[DEVICE].size)
+
+    def _epoch_of(self, kid: bytes) -> int:
+        """The number of the epoch that introduced this key, 0 if none did."""
+        return max((number for number, it in self.epochs.items() if key_id(it.session_public) == kid), default=0)
 
     def _check_record(self, index: int, value: ParsedRecord, keys: dict[bytes, bytes]) -> bool:
         """Whether a known key signed the record."""
@@ -260,15 +281,26 @@ def _guarded(report: AuditReport, name: str, work: Callable[[], object]) -> None
         report.add(error.code, name, None, error.found, error.expected)
 
 
-def _check_checkpoints(
-    report: AuditReport, anchors: Anchors, device: Ledger | None, gate: Ledger | None, first: _DeviceAudit
-) -> None:
-    if gate is not None:
-        publics = [anchors.gate_public]
-        _guarded(report, GATE, lambda: check_signatures(gate, GATE, publics, report, covers=False))
-    if device is not None:
-        session = list(first.session_keys().values())
-        _guarded(report, DEVICE, lambda: check_signatures(device, DEVICE, session, report, covers=True))
+def _check_gate(gate: Ledger, report: AuditReport, cross: CrossIndex, conduct: GateAudit) -> None:
+    coverage = Coverage(report, cross, GATE)
+
+    def visit(index: int, kind: RecordKind, value: Decoded, data: bytes) -> None:
+        coverage.record(index, _answered_ns(value))
+        conduct.visit(index, kind, value, data)
+
+    summary = scan(gate, GATE, report, visit)
+    if summary.closed:
+        coverage.closed(summary.size)
+
+
+def _answered_ns(value: Decoded) -> int | None:
+    """When the gate answered a command, by its own clock."""
+    if isinstance(value, Opaque | ParsedCommand):
+        return None
+    record = value.record
+    if isinstance(record, Receipt):
+        return record.t_accepted_ns
+    return record.t_ns if isinstance(record, Refusal) else None
 
 
 def _make_verifier(engine: Engine) -> MakeVerifier:

@@ -18,6 +18,8 @@ _SCHEMA: Final = (
     "CREATE TABLE judged (digest BLOB PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE committed (digest BLOB PRIMARY KEY, epoch INT, sequence INT) WITHOUT ROWID",
     "CREATE TABLE late (digest BLOB PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE checkpoint (ledger TEXT, size INT, PRIMARY KEY (ledger, size)) WITHOUT ROWID",
+    "CREATE TABLE witness (size INT PRIMARY KEY, idx INT) WITHOUT ROWID",
 )
 
 DEVICE_COMMAND, GATE_COMMAND, DEVICE_RECEIPT, GATE_RECEIPT, GATE_REFUSAL = _TABLES
@@ -80,6 +82,34 @@ class CrossIndex:
         """The proof of that command; ``False`` if it had one before."""
         return self._db.execute("INSERT OR IGNORE INTO late VALUES (?)", (digest,)).rowcount == 1
 
+    def add_checkpoint(self, ledger: str, size: int) -> None:
+        """A stored checkpoint whose signature by a known key was checked."""
+        self._db.execute("INSERT OR IGNORE INTO checkpoint VALUES (?, ?)", (ledger, size))
+
+    def checkpoint_after(self, ledger: str, index: int) -> int | None:
+        """Size of the first checkpoint of ``ledger`` that covers record ``index``."""
+        query = "SELECT min(size) FROM checkpoint WHERE ledger = ? AND size > ?"
+        size: int | None = self._db.execute(query, (ledger, index)).fetchone()[0]
+        return size
+
+    def last_checkpoint_but_one(self, ledger: str, size: int) -> int:
+        """Size of the last checkpoint but one up to ``size``; 0 if there are fewer."""
+        query = "SELECT size FROM checkpoint WHERE ledger = ? AND size <= ? ORDER BY size DESC LIMIT 1 OFFSET 1"
+        row = self._db.execute(query, (ledger, size)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def add_witness(self, size: int, index: int) -> None:
+        """A witness record at ``index`` of the gate's ledger that fits the device's first ``size`` records."""
+        self._db.execute("INSERT OR IGNORE INTO witness VALUES (?, ?)", (size, index))
+
+    def witnessed_without_checkpoint(self, ledger: str) -> Iterator[tuple[int, int]]:
+        """(size, gate index) of witnesses that no checkpoint of ``ledger`` stands behind, in order."""
+        yield from self._db.execute(
+            "SELECT size, idx FROM witness w WHERE NOT EXISTS"
+            " (SELECT 1 FROM checkpoint WHERE ledger = ? AND size = w.size) ORDER BY size",
+            (ledger,),
+        )
+
     def commitments_without_proof(self) -> Iterator[tuple[int, int]]:
         """(epoch, sequence) of accepted commitments no proof followed, in order."""
         yield from self._db.execute(
@@ -117,7 +147,13 @@ class CrossIndex:
         )
 
     def last_sequence(self, epoch: int, *tables: str) -> int:
-        """The highest sequence of an epoch in any of the tables; 0 if none."""
+        """The highest sequence of an epoch in any of the tables; 0 if none.
+
+        A refusal repeats what the refused bytes claim, so it only counts for bytes that the device has.
+        """
         assert set(tables) <= set(_TABLES)
-        query = "SELECT coalesce(max(sequence), 0) FROM {} WHERE epoch = ?"
+        query = "SELECT coalesce(max(sequence), 0) FROM {0} t WHERE epoch = ?"
+        if GATE_REFUSAL in tables:
+            query += f" AND ('{{0}}' != '{GATE_REFUSAL}' OR EXISTS"
+            query += f" (SELECT 1 FROM {DEVICE_COMMAND} WHERE digest = t.digest))"
         return max(int(self._db.execute(query.format(table), (epoch,)).fetchone()[0]) for table in tables)

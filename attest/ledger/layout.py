@@ -35,6 +35,7 @@ SELECT_LAST_OF_KIND: Final = "SELECT idx, kind, hash, data FROM leaves WHERE kin
 COUNT_KIND: Final = "SELECT count(*) FROM leaves WHERE kind = ?"
 SELECT_HASHES: Final = "SELECT hash FROM leaves WHERE idx >= ? AND idx < ? ORDER BY idx"
 SELECT_NODES: Final = "SELECT hash FROM nodes WHERE level = ? AND idx >= ? AND idx < ? ORDER BY idx"
+COUNT_NODES: Final = "SELECT count(*) FROM nodes"
 SELECT_CHECKPOINTS: Final = "SELECT id, size, note FROM checkpoints WHERE id > ? ORDER BY id LIMIT ?"
 SELECT_LAST_CHECKPOINT: Final = "SELECT note FROM checkpoints ORDER BY id DESC LIMIT 1"
 _UPDATE_RANGE: Final = "INSERT OR REPLACE INTO meta VALUES ('range', ?)"

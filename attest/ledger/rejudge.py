@@ -42,7 +42,10 @@ from attest.ledger.report import AuditReport, EpochSummary
 from attest.ledger.store import Ledger
 
 GATE: Final = "gate"
+DEVICE: Final = "device"
 PENDING_MAX: Final = 4096  # accepted commands waiting for a receipt; a read-back takes a fraction of a second
+RECEIPTS_TAIL_NS: Final = 2_000_000_000  # ten times the usual limit of a read-back
+RECEIPTS_TAIL_MAX: Final = 2048  # two seconds at 1 kHz
 
 MakeVerifier = Callable[[bytes, bytes], ProofVerifier]
 """``make(verification_key, vk_sha256)``."""
@@ -63,6 +66,7 @@ class _Pending:
     digest: bytes
     data: bytes | None
     mode: Mode
+    t_ns: int = 0
     receipt: Receipt | None = None
     receipt_index: int = 0
 
@@ -76,8 +80,15 @@ class _Epoch:
     verifier: ProofVerifier | None
     summary: EpochSummary
     closed: bool = False
+    last_index: int = 0
+    latest_ns: int = 0
+    unreceipted: int = 0
     queue: deque[_Pending] = field(default_factory=deque)
     waiting: dict[bytes, _Pending] = field(default_factory=dict)
+
+    def saw(self, index: int, t_ns: int) -> None:
+        """A record of this epoch: how far the gate came with it."""
+        self.last_index, self.latest_ns = index, max(self.latest_ns, t_ns)
 
 
 class GateAudit:
@@ -155,7 +166,8 @@ class GateAudit:
             return
         epoch = self._epoch(index, header.epoch)
         if epoch is not None:
-            self._wait(epoch, _Pending(index, value.digest, data, self._mode))
+            self._wait(epoch, _Pending(index, value.digest, data, self._mode, t_ns=header.t_decided_ns))
+            epoch.saw(index, header.t_decided_ns)
 
     def _epoch(self, index: int, number: int) -> _Epoch | None:
         epoch = self._open.get(number)
@@ -177,11 +189,19 @@ class GateAudit:
             del epoch.waiting[pending.digest]
             if pending.receipt is not None:
                 self._check_receipt(pending.receipt_index, pending.receipt)
-            elif epoch.closed or not everything:
-                self._add("receipt", pending.index, "an accepted command without receipt", "its receipt")
-            else:
+            elif everything and self._in_tail(epoch, pending):
                 self._report.tail_receipts += 1
+                epoch.unreceipted += 1
+            else:
+                self._add("receipt", pending.index, "an accepted command without receipt", "its receipt")
             self._judge(epoch, pending)
+
+    def _in_tail(self, epoch: _Epoch, pending: _Pending) -> bool:
+        """Whether a gate that was stopped in this epoch, with no time to close it, may still have owed the receipt."""
+        if epoch.closed or epoch.unreceipted >= RECEIPTS_TAIL_MAX:
+            return False
+        recent = pending.t_ns >= epoch.latest_ns - RECEIPTS_TAIL_NS
+        return recent or pending.index >= self._cross.last_checkpoint_but_one(GATE, epoch.last_index + 1)
 
     def _closed(self, index: int, record: EpochClosed) -> None:
         epoch = self._epoch(index, record.epoch)
@@ -331,6 +351,8 @@ class GateAudit:
         if root != record.root:
             found = f"root {root.hex()} at {record.size}"
             self._report.add("ledger-cut", "device", record.size - 1, found, f"{record.root.hex()} as witnessed")
+            return
+        self._cross.add_witness(record.size, index)
 
     def _receipt(self, index: int, receipt: Receipt) -> None:
         digest = receipt.command_digest
@@ -340,6 +362,7 @@ class GateAudit:
         epoch = self._epoch(index, receipt.epoch)
         if epoch is None:
             return
+        epoch.saw(index, receipt.t_accepted_ns)
         if digest not in epoch.waiting:
             if self._cross.find(GATE_COMMAND, digest) is not None:
                 return  # given up on: reported when it was

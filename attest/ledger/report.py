@@ -3,6 +3,7 @@
 Codes: ``ledger-missing``, ``ledger-foreign``, ``ledger-newer``, ``ledger-torn``, ``ledger-origin``, ``ledger-io`` (a
 file that cannot be read as a ledger), ``anchors``, ``leaf-hash`` (a record or node was altered),
 ``checkpoint-signature``, ``checkpoint-root`` (the records are not those a checkpoint was signed over),
+``checkpoint-missing`` (records that no checkpoint covers, or a witnessed checkpoint that is not there),
 ``ledger-cut`` (records missing that a checkpoint, the other side or a witness shows), ``ledger-reordered``,
 ``unknown-record``, ``evidence``, ``command``, ``proof``, ``receipt``, ``unreconciled``.
 """
@@ -71,10 +72,10 @@ class EpochSummary:
 class AuditReport:
     """The result of ``audit.verify``; ``ok`` means no finding at all.
 
-    Three counts state what an unclean end may leave: ``tail_device`` commands that the gate accepted after its last
-    witness and the device had not yet made durable, ``tail_gate`` commands the device recorded last that the gate
-    never answered, ``tail_receipts`` accepted commands whose receipt a gate that stopped without closing its epoch
-    never wrote.
+    Three counts state what the unclean ends of epochs may leave: ``tail_device`` commands that the gate accepted after
+    its last witnesses and the device had not yet made durable, ``tail_gate`` commands the device recorded last that
+    the gate never answered, ``tail_receipts`` accepted commands whose receipt a gate that stopped without closing its
+    epoch never wrote.
     """
 
     engine: str

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from attest.errors import AttestError
+from attest.ledger.crossindex import CrossIndex
 from attest.ledger.decode import Decoded, decode
 from attest.ledger.errors import LedgerError
 from attest.ledger.kinds import NUMBERS, RecordKind
@@ -78,7 +79,7 @@ def scan(ledger: Ledger, name: str, report: AuditReport, visit: Visit) -> Ledger
     checkpoints = _Checkpoints(ledger.checkpoints(), name, report, summary)
     checkpoints.advance()
     checkpoints.meet(tree)
-    due = 0
+    due = nodes = 0
     for index, number, stored, data in ledger.stored():
         if index != due:
             report.add("ledger-cut", name, due, f"record {index} next", f"record {due}")
@@ -87,13 +88,18 @@ def scan(ledger: Ledger, name: str, report: AuditReport, visit: Visit) -> Ledger
         if hash_ != stored:
             report.add("leaf-hash", name, index, f"hash {hash_.hex()}", f"{stored.hex()} as stored")
         for level, position, node in tree.append(hash_):
-            if level % STRIDE == 0 and ledger.node(level, position) != node:
+            if level % STRIDE:
+                continue
+            nodes += 1
+            if ledger.node(level, position) != node:
                 text = f"node {level}/{position} that differs"
                 report.add("leaf-hash", name, index, text, node.hex())
         checkpoints.meet(tree)
         summary.data_bytes += len(data)
         _visit(index, number, data, name, report, summary, visit)
     checkpoints.beyond(tree)
+    if ledger.nodes() > nodes:  # none is missing: each was compared
+        report.add("leaf-hash", name, None, f"{ledger.nodes()} stored nodes", f"the {nodes} of this tree")
     summary.size, summary.root = tree.size, tree.root().hex()
     if tree.size < ledger.appended:
         report.add("ledger-cut", name, tree.size, f"{tree.size} records", f"{ledger.appended} as stored")
@@ -105,8 +111,10 @@ def scan(ledger: Ledger, name: str, report: AuditReport, visit: Visit) -> Ledger
     return summary
 
 
-def check_signatures(ledger: Ledger, name: str, publics: list[bytes], report: AuditReport, *, covers: bool) -> None:
-    """Every stored checkpoint must be signed by one of ``publics``.
+def check_signatures(
+    ledger: Ledger, name: str, publics: list[bytes], report: AuditReport, cross: CrossIndex, *, covers: bool
+) -> None:
+    """Every stored checkpoint must be signed by one of ``publics``; those that are go into ``cross``.
 
     One by a key nobody introduced is only counted if a later one by a known key covers it: a device signs before
     its first epoch too.
@@ -123,6 +131,7 @@ def check_signatures(ledger: Ledger, name: str, publics: list[bytes], report: Au
         candidates = [public for line in signed.signatures for public in keys.get(line.key_id, [])]
         if signed.signed_by(candidates) is not None:
             uncovered = None
+            cross.add_checkpoint(name, signed.checkpoint.size)
         elif candidates or not covers:
             found = f"the checkpoint at {size} with a signature that does not verify"
             report.add("checkpoint-signature", name, None, found, "one by the ledger's owner")

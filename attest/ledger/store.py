@@ -239,6 +239,11 @@ class Ledger:
             row = self._db.execute(layout.SELECT_NODES, (level, index, index + 1)).fetchone()
         return None if row is None else row[0]
 
+    def nodes(self) -> int:
+        """How many inner nodes are stored, for an audit."""
+        with self._guard():
+            return int(self._db.execute(layout.COUNT_NODES).fetchone()[0])
+
     def close(self) -> None:
         """Commit, fold the WAL into the file and release it; idempotent."""
         if self._lock is None:
