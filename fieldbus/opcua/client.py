@@ -77,6 +77,7 @@ class SecureClient:
         self._lost = asyncio.Event()
         self._changed = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
+        self._closing = False
         self._subscriptions: list[ValueSubscription] = []
         self.connects_total = 0
         """Successful connects, the first included."""
@@ -126,10 +127,12 @@ class SecureClient:
     async def close(self) -> None:
         """Close subscriptions, session and channel; a second call does nothing."""
         supervisor, self._supervisor = self._supervisor, None
-        if supervisor is not None:
+        self._closing = True
+        self._lost.set()
+        while supervisor is not None and not supervisor.done():
+            # Again and again: inside a connection attempt the library may swallow a cancellation.
             supervisor.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await supervisor
+            await asyncio.wait([supervisor], timeout=CLOSE_S_MAX)
         for subscription in self._subscriptions:
             await subscription.close()
         self._subscriptions.clear()
@@ -278,14 +281,16 @@ class SecureClient:
 
     async def _supervise(self) -> None:
         """Until cancelled: wait for a loss, then try again with growing waits."""
-        while True:
+        while not self._closing:
             await self._lost.wait()
+            if self._closing:
+                return
             self.last_error = OpcUaError(
                 "connection-lost", found=f"the connection to {self._url} broke", expected="a working one"
             )
             await self._drop()
             wait_s = self._reconnect.first_s
-            while not self.connected:
+            while not self.connected and not self._closing:
                 try:
                     await self._connect_once()
                 except OpcUaError as error:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sitsedge.cli.output import Exit, complain
 from sitsedge.config import load_deployment
 from sitsedge.errors import SitsError
 from sitsedge.supervisor.state import StateDir, state_dir_of
+
+DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|min|h)?")
+UNIT_S = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
+DURATION_S_MAX = 366 * 86_400.0
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="deployment file")]
 StateOption = Annotated[Path | None, typer.Option("--state-dir", help="state folder (default: by deployment)")]
@@ -30,3 +36,12 @@ def find_state(config: Path | None, state_dir: Path | None) -> StateDir:
         expected="one of them",
         hint="for the demo: --config examples/rolling-mill/deployment.yaml",
     )
+
+
+def parse_duration(text: str) -> float:
+    """``30``, ``30s``, ``2m``, ``1h`` in seconds; a usage error otherwise."""
+    match = DURATION.fullmatch(text)
+    if match is None or not 0 < float(match[1]) * UNIT_S[match[2]] <= DURATION_S_MAX:
+        complain(f"--for {text}", "a duration such as 30s or 2m")
+        raise typer.Exit(Exit.USAGE)
+    return float(match[1]) * UNIT_S[match[2]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sitsedge.cli.audit_commands import print_report
+from sitsedge.cli.common import parse_duration
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
 from sitsedge.config import load_deployment
 from sitsedge.config.deployment import RollingMillPlant
@@ -36,8 +36,6 @@ ATTACK_NAMES = (
 )  # fmt: skip
 EXAMPLE = Path("examples/rolling-mill/deployment.yaml")
 DEFAULT_SECONDS = "60s"
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|m|min|h)?")
-UNIT_S = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 ACCEPTED_SHARE_MIN = 0.95
 
 bench = typer.Typer(name="bench", help="Measure on this machine.", no_args_is_help=True)
@@ -92,15 +90,6 @@ def bench_loop(
         run = run_main_job(path, state, seconds=parse_duration(for_), say=note, progress=lambda *_: None)
         data = bench_object(run)
         emit(output, data, lambda: _print_latency(data, Console()))
-
-
-def parse_duration(text: str) -> float:
-    """``30``, ``30s``, ``2m``, ``1h`` in seconds; a usage error otherwise."""
-    match = DURATION.fullmatch(text)
-    if match is None or float(match[1]) <= 0:
-        complain(f"--for {text}", "a duration such as 30s or 2m")
-        raise typer.Exit(Exit.USAGE)
-    return float(match[1]) * UNIT_S[match[2]]
 
 
 def _example(config: Path | None) -> Path:
@@ -204,6 +193,7 @@ def _print_latency(data: dict[str, Any], console: Console) -> None:
     row("end to end", data)
     console.print(table)
     print(f"cycles {data['cycles']}, accepted {data['accepted']}, missed {data['missed']}, refused {data['refused']}")
+    print("missed: frames without an accepted command (before the first epoch, superseded by a newer one, or refused)")
 
 
 def _attack_data(verdicts: list[AttackVerdict]) -> dict[str, Any]:
@@ -233,18 +223,15 @@ def _attack_data(verdicts: list[AttackVerdict]) -> dict[str, Any]:
 
 
 def _print_attacks(verdicts: list[AttackVerdict]) -> None:
-    table = Table(title="attacks on the running system", title_justify="left")
-    for column in ("attack", "by", "what", "refused with", "record", ""):
-        table.add_column(column)
     for verdict in verdicts:
+        print(f"{verdict.name}: {'refused' if verdict.ok else 'NOT AS IT MUST BE'}")
         for attempt, index in zip(verdict.attempts, verdict.recorded, strict=True):
-            where = "audit finding" if attempt.ledger == "audit" else f"{attempt.ledger} {index}"
-            mark = "ok" if attempt.ok else f"EXPECTED {attempt.expected}"
-            table.add_row(verdict.name, attempt.attacker, attempt.what, attempt.got, where, mark)
-    console = Console()
-    console.print(table)
-    for verdict in verdicts:
+            where = "audit finding" if attempt.ledger == "audit" else f"{attempt.ledger} record {index}"
+            mark = "" if attempt.ok else f"  EXPECTED {attempt.expected}"
+            print(f"    {attempt.got:18} {attempt.what}, by: {attempt.attacker} ({where}){mark}")
         if not verdict.recovered:
-            print(f"after {verdict.name} the honest loop did not recover")
+            print("    the honest loop did not recover")
     good = sum(verdict.ok for verdict in verdicts)
     print(f"{good} of {len(verdicts)} attacks refused for their own reason, recorded, and survived")
+    if {"tampered-output", "tampered-input"} & {verdict.name for verdict in verdicts}:
+        print("an audit of these ledgers names the commands that were altered on the wire: they never got an answer")

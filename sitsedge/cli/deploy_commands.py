@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from sitsedge.cli.common import StateOption
+from sitsedge.cli.common import StateOption, parse_duration
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
+from sitsedge.compiler import compile_model
+from sitsedge.config import GateFile
+from sitsedge.config.consistency import check
 from sitsedge.config.deployment import Deployment, ReplayPlant
 from sitsedge.errors import SitsError
+from sitsedge.modules import Signal
 from sitsedge.supervisor.prepare import check_mode, check_ports, load_files
 from sitsedge.supervisor.session import BootVerdict, Session, SessionOptions
 from sitsedge.supervisor.state import state_dir_of
 
 POLL_S = 0.2
 MODES = ("tpm2", "none")
-
-
-def _truth(text: Any) -> bool:
-    if isinstance(text, bool):
-        return text
-    if str(text).lower() in ("true", "false"):
-        return str(text).lower() == "true"
-    raise typer.BadParameter(f"{text!r} is neither true nor false")
+TRUTH = ("true", "false")
 
 
 ConfigArgument = Annotated[Path, typer.Option("--config", help="deployment file")]
 ModeOption = Annotated[str, typer.Option("--attestation-mode", help="tpm2, or none in a development profile")]
-VerifyOption = Annotated[bool, typer.Option("--verify-on-boot", help="true or false", parser=_truth)]
+# Text, since the option takes a word: a flag could not be set to false in the form that deployments document.
+VerifyOption = Annotated[str, typer.Option("--verify-on-boot", help="true or false")]
 
 
 def deploy(
     config: ConfigArgument,
     attestation_mode: ModeOption = "tpm2",
-    verify_on_boot: VerifyOption = True,
+    verify_on_boot: VerifyOption = "true",
     state_dir: StateOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="check files, ports and module; start nothing")] = False,
-    for_seconds: Annotated[float | None, typer.Option("--for", help="stop after this many seconds")] = None,
+    for_: Annotated[str | None, typer.Option("--for", help="stop by itself after 30s, 2m, …")] = None,
     recording: Annotated[list[Path] | None, typer.Option("--recording", help="file to replay; may be repeated")] = None,
     speed: Annotated[float | None, typer.Option("--speed", help="recorded seconds per second of a replay")] = None,
     bundle: Annotated[Path | None, typer.Option("--bundle", help="module bundle, if the file names none")] = None,
@@ -49,9 +49,14 @@ def deploy(
     output: Output = OutputOption,
 ) -> None:
     """Attest the machine, print the Verified line, start the processes, and keep them until Ctrl-C or SIGTERM."""
-    if attestation_mode not in MODES:
-        complain(f"--attestation-mode {attestation_mode}", f"one of {', '.join(MODES)}")
-        raise typer.Exit(Exit.USAGE)
+    for option, value, allowed in (
+        ("--attestation-mode", attestation_mode, MODES),
+        ("--verify-on-boot", verify_on_boot, TRUTH),
+    ):
+        if value not in allowed:
+            complain(f"{option} {value}", f"one of {', '.join(allowed)}")
+            raise typer.Exit(Exit.USAGE)
+    seconds = None if for_ is None else parse_duration(for_)
     with reported(output):
         if dry_run:
             _dry_run(config, attestation_mode, output)
@@ -60,7 +65,7 @@ def deploy(
         _check_recordings(deployment, recording or [])
         options = SessionOptions(
             attestation_mode=attestation_mode,
-            verify_on_boot=verify_on_boot,
+            verify_on_boot=verify_on_boot == "true",
             recordings=tuple(recording or ()),
             replay_speed=speed,
             bundle=bundle,
@@ -69,13 +74,13 @@ def deploy(
         state = state_dir_of(deployment, state_dir)
         stop = StopFlag()
         with Session(config, state, options, say=note) as session:
-            session.prepare()
-            verdict = session.verify_boot() if verify_on_boot else None
-            show_verdict(output, verdict)
-            session.start()
+            with stop.raising():
+                session.prepare()
+                show_verdict(output, session.verify_boot() if options.verify_on_boot else None)
+                session.start()
             note(f"running; state in {state.root}; stop with Ctrl-C")
-            run_until(session, stop, for_seconds)
-            note("stopping: the plant goes to MAN with the last applied value")
+            run_until(session, stop, seconds)
+            note("stopping: the plant goes to MAN with the last applied value" if session.has_plc else "stopping")
 
 
 def _check_recordings(deployment: Deployment, recordings: list[Path]) -> None:
@@ -94,15 +99,30 @@ def _check_recordings(deployment: Deployment, recordings: list[Path]) -> None:
 
 
 class StopFlag:
-    """Turns SIGINT and SIGTERM into an orderly end; a second signal changes nothing."""
+    """Turns SIGINT and SIGTERM into an orderly end; a second signal changes nothing.
+
+    Inside ``raising()`` the first signal interrupts what is being done, so that a start-up stops at once.
+    """
 
     def __init__(self) -> None:
         self.set = False
+        self._raise = False
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
 
+    @contextlib.contextmanager
+    def raising(self) -> Iterator[None]:
+        """A stretch that a signal breaks off with ``KeyboardInterrupt``."""
+        self._raise = True
+        try:
+            yield
+        finally:
+            self._raise = False
+
     def _on_signal(self, _: int, __: FrameType | None) -> None:
-        self.set = True
+        first, self.set = not self.set, True
+        if first and self._raise:
+            raise KeyboardInterrupt
 
 
 def run_until(session: Session, stop: StopFlag, seconds: float | None) -> None:
@@ -130,7 +150,7 @@ def show_verdict(output: Output, verdict: BootVerdict | None) -> None:
 
 
 def _dry_run(config: Path, attestation_mode: str, output: Output) -> None:
-    deployment, gate, _ = load_files(config)
+    deployment, gate, gate_path = load_files(config)
     check_mode(deployment, attestation_mode)
     check_ports(deployment, gate)
     simulated = "allowed" if deployment.attestation.allow_simulated else "refused"
@@ -139,6 +159,7 @@ def _dry_run(config: Path, attestation_mode: str, output: Output) -> None:
         f"source {deployment.source.protocol} with {len(deployment.field_names)} fields",
         f"attestation {attestation_mode}, simulated TPM {simulated}",
         f"proof {deployment.cycle.proof}, PLC {'none' if gate.plc is None else gate.plc.endpoint}",
+        _try_module(deployment, config, gate, gate_path),
     ]
 
     def text() -> None:
@@ -147,3 +168,18 @@ def _dry_run(config: Path, attestation_mode: str, output: Output) -> None:
         print("the files are valid and the ports are free; nothing was started")
 
     emit(output, {"ok": True, "started": False, "steps": steps}, text)
+
+
+def _try_module(deployment: Deployment, config: Path, gate: GateFile, gate_path: Path) -> str:
+    """Compile the model as a start would, without keys, and compare its signals with both files."""
+    model = deployment.model
+    if model.onnx is None or model.calibration is None or model.limits is None:
+        return "module not checked: a bundle is verified when it is imported"
+    base = config.parent
+    compiled = compile_model(base / model.onnx, base / model.calibration, base / model.limits)
+    inputs = [Signal.of(signal) for signal in compiled.limits.inputs]
+    outputs = [Signal.of(signal) for signal in compiled.limits.outputs]
+    check(deployment, config, gate, gate_path, inputs=inputs, outputs=outputs)
+    return (
+        f"module compiles: {len(inputs)} inputs, {len(outputs)} outputs, {compiled.quantised.constraints} constraints"
+    )

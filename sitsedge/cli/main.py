@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from attest.command import Mode
 from sitsedge.cli import (
     attest_commands,
     audit_commands,
@@ -18,9 +19,12 @@ from sitsedge.cli import (
     proof_commands,
 )
 from sitsedge.cli import status as status_page
-from sitsedge.cli.common import ConfigOption, StateOption, find_state
+from sitsedge.cli.common import ConfigOption, StateOption, find_state, parse_duration
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, reported
+from sitsedge.errors import SitsError
 from sitsedge.gate.control import request_mode
+
+REASON_CHARACTERS_MAX = 500  # what a record's text field holds
 
 app = typer.Typer(
     name="sitsctl",
@@ -45,18 +49,22 @@ def status(config: ConfigOption = None, state_dir: StateOption = None, output: O
         state = find_state(config, state_dir)
         data = status_page.as_data(state)
         emit(output, data, lambda: Console().print(status_page.render(state)))
-    raise typer.Exit(Exit.OK if data["running"] else Exit.REFUSED)
+    raise typer.Exit(Exit.OK if data["running"] and data["healthy"] else Exit.REFUSED)
 
 
 @app.command()
 def watch(
     config: ConfigOption = None,
     state_dir: StateOption = None,
-    for_seconds: Annotated[float | None, typer.Option("--for", help="stop after this many seconds")] = None,
+    for_: Annotated[str | None, typer.Option("--for", help="stop by itself after 30s, 2m, …")] = None,
 ) -> None:
     """Show the same live until interrupted."""
+    seconds = None if for_ is None else parse_duration(for_)
     with reported():
-        status_page.watch(find_state(config, state_dir), Console(), seconds=for_seconds)
+        state = find_state(config, state_dir)
+        if not state.run.is_dir():
+            raise SitsError("no-deployment", found=f"no {state.root}", expected="the state folder of a deployment")
+        status_page.watch(state, Console(), seconds=seconds)
 
 
 @app.command()
@@ -69,6 +77,12 @@ def mode(
     output: Output = OutputOption,
 ) -> None:
     """Change the operating mode. Going down is always allowed; AUTO needs two names."""
+    if to.upper() not in Mode.__members__:
+        complain(f"mode {to}", f"one of {', '.join(Mode.__members__)}")
+        raise typer.Exit(Exit.USAGE)
+    if len(reason) > REASON_CHARACTERS_MAX:
+        complain(f"--reason of {len(reason)} characters", f"at most {REASON_CHARACTERS_MAX}")
+        raise typer.Exit(Exit.USAGE)
     with reported(output):
         answer = request_mode(find_state(config, state_dir).gate_control, to, approved_by or [], reason)
         if answer["ok"]:

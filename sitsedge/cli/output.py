@@ -18,8 +18,12 @@ import typer
 
 from attest.errors import AttestError
 from fieldbus.errors import FieldbusError
+from sitsedge.compiler.errors import CompileError
 from sitsedge.config import ConfigError
 from sitsedge.errors import SitsError
+
+#: Codes that mean "you asked for something that is not there", not "the machine failed".
+USAGE_CODES = frozenset({"no-deployment", "ledger-range", "recording", "recording-missing", "module-missing"})
 
 
 class Exit(IntEnum):
@@ -83,6 +87,13 @@ def reported(output: Output = Output.text) -> Iterator[None]:
         raise typer.Exit(Exit.USAGE) from None
     except (SitsError, AttestError, FieldbusError) as error:
         _report(output, error.code, f"{error.code}: got {error.found}, expected {error.expected}", error.hint)
+        usage = error.code in USAGE_CODES or isinstance(error, CompileError)
+        raise typer.Exit(Exit.USAGE if usage else Exit.ENVIRONMENT) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+        _report(output, "operating-system", f"operating-system: {what}", "see the message; nothing is left running")
         raise typer.Exit(Exit.ENVIRONMENT) from None
     except KeyboardInterrupt:
         raise typer.Exit(Exit.INTERRUPTED) from None

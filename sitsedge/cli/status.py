@@ -38,6 +38,7 @@ def as_data(state: StateDir) -> dict[str, Any]:
     return {
         "state_dir": str(state.root),
         "running": any(health(s) in ("running", "ready") for s in snapshots.values()),
+        "healthy": all(health(s) in ("running", "ready") for s in snapshots.values()),
         "processes": {
             name: {"health": health(s), "age_s": round(s.age_s, 3), **s.data} for name, s in snapshots.items()
         },
@@ -90,6 +91,9 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
     for reason, count in sorted(loop.get("refused", {}).items()):
         table.add_row(f"refused: {reason}", str(count))
     table.add_row("missed", str(loop.get("missed", 0)))
+    table.add_row("unanswered", str(loop.get("unanswered", 0) + loop.get("pending", 0)))
+    for alarm, count in sorted(gate.get("alarms", {}).items()):
+        table.add_row(f"alarm: {alarm}", str(count))
     plant = snapshots["plant"].data if "plant" in snapshots else {}
     if "thickness_std_mm" in plant:
         table.add_row("thickness deviation (std)", f"{1000 * float(plant['thickness_std_mm']):.1f} µm")

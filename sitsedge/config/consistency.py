@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sitsedge.config.deployment import Deployment, locate
 from sitsedge.config.gatefile import GateFile
 from sitsedge.config.source import ConfigError, ConfigFault
-from sitsedge.modules.config import BundleConfig
+from sitsedge.modules.config import Signal
 
 RELATION_COEFFICIENT_MAX = 1e6  # keeps every relation inside exact integers
 
 
-def check(deployment: Deployment, deployment_path: Path, gate: GateFile, gate_path: Path, module: BundleConfig) -> None:
-    """Raise :class:`ConfigError` naming every difference with the line in the file that has it."""
-    faults = _sources(deployment, deployment_path, module) + _outputs(gate, gate_path, module)
+def check(
+    deployment: Deployment,
+    deployment_path: Path,
+    gate: GateFile,
+    gate_path: Path,
+    *,
+    inputs: Sequence[Signal],
+    outputs: Sequence[Signal],
+) -> None:
+    """Raise :class:`ConfigError` naming every difference with the line in the file that has it.
+
+    ``inputs`` and ``outputs`` are the module's.
+    """
+    faults = _sources(deployment, deployment_path, inputs) + _outputs(gate, gate_path, inputs, outputs)
     if faults:
         raise ConfigError(faults)
 
@@ -24,27 +36,27 @@ def _fault(path: Path, where: str, found: str, expected: str) -> ConfigFault:
     return ConfigFault(str(path), line, column, where, found, expected)
 
 
-def _sources(deployment: Deployment, path: Path, module: BundleConfig) -> list[ConfigFault]:
+def _sources(deployment: Deployment, path: Path, inputs: Sequence[Signal]) -> list[ConfigFault]:
     key = "source.fields" if deployment.source.protocol == "uadp-udp" else "source.tags"
     names, units = deployment.field_names, deployment.field_units
-    expected = tuple(signal.name for signal in module.inputs)
+    expected = tuple(signal.name for signal in inputs)
     if names != expected:
         return [_fault(path, key, ", ".join(names), f"the module's inputs in order: {', '.join(expected)}")]
     return [
         _fault(path, f"{key}.{i}.unit", f"{unit!r} for {name}", f"the module's unit {signal.unit!r}")
-        for i, (name, unit, signal) in enumerate(zip(names, units, module.inputs, strict=True))
+        for i, (name, unit, signal) in enumerate(zip(names, units, inputs, strict=True))
         if unit != signal.unit
     ]
 
 
-def _outputs(gate: GateFile, path: Path, module: BundleConfig) -> list[ConfigFault]:
+def _outputs(gate: GateFile, path: Path, inputs: Sequence[Signal], outputs: Sequence[Signal]) -> list[ConfigFault]:
     faults = []
-    expected = [signal.name for signal in module.outputs]
+    expected = [signal.name for signal in outputs]
     found = [item.name for item in gate.outputs]
     if sorted(found) != sorted(expected):
         faults.append(_fault(path, "outputs", ", ".join(found), f"the module's outputs {', '.join(expected)}"))
         return faults
-    signals = {signal.name: signal for signal in module.outputs}
+    signals = {signal.name: signal for signal in outputs}
     for i, item in enumerate(gate.outputs):
         signal = signals[item.name]
         if item.unit != signal.unit:
@@ -53,10 +65,10 @@ def _outputs(gate: GateFile, path: Path, module: BundleConfig) -> list[ConfigFau
         if item.limits[0] > signal.range[1] or item.limits[1] < signal.range[0]:
             overlap = f"an overlap with the module's {list(signal.range)}"
             faults.append(_fault(path, f"outputs.{i}.limits", str(item.limits), overlap))
-    inputs = {signal.name for signal in module.inputs}
+    names = {signal.name for signal in inputs}
     for i, bound in enumerate(gate.inputs):
-        if bound.name not in inputs:
-            faults.append(_fault(path, f"inputs.{i}.name", bound.name, f"one of {', '.join(sorted(inputs))}"))
+        if bound.name not in names:
+            faults.append(_fault(path, f"inputs.{i}.name", bound.name, f"one of {', '.join(sorted(names))}"))
     for i, relation in enumerate(gate.relations):
         for name, coefficient in relation.terms.items():
             if name not in signals:

@@ -34,7 +34,7 @@ from sitsedge.gate.book import GateBook
 from sitsedge.gate.delivery import Delivery, receipt_of, send_receipt
 from sitsedge.gate.epochs import EpochDesk, EpochRejected
 from sitsedge.gate.link import Message
-from sitsedge.gate.modes import Change, ModeKeeper
+from sitsedge.gate.modes import Change, IncidentLatch, ModeKeeper
 from sitsedge.gate.server import Connection
 from sitsedge.telemetry.durations import DurationRing
 
@@ -76,6 +76,7 @@ class Gate:
         delivery: Delivery | None,
         proof: ProofCheck,
         announce: Callable[[Message], None],
+        latch: IncidentLatch,
     ) -> None:
         self._setup = setup
         self.book = book
@@ -84,6 +85,7 @@ class Gate:
         self._delivery = delivery
         self._proof = proof
         self._announce = announce
+        self._latch = latch
         self._epoch: OpenEpoch | None = None
         self._state = GateState(0)
         self._last_accepted_mono_ns = 0
@@ -212,6 +214,7 @@ class Gate:
     def _incident(self, refused: Refused, sequence: int) -> None:
         """A signed command with a wrong proof: end the epoch, step down, keep the evidence (architecture, §8)."""
         self.book.alarm("security-incident", f"{refused.code}: {refused.found}", refused.expected, sequence=sequence)
+        self._latch.set(f"security incident: {refused.code}")
         self._close_epoch(f"security incident: {refused.code}")
         if self.modes.writes:
             self.change_mode(Mode.ADVISORY, (), f"security incident: {refused.code}")
@@ -225,6 +228,8 @@ class Gate:
         self.book.record(
             ModeChange(self.book.gate_id, change.before, change.after, change.approved_by, line(reason), now)
         )
+        if self.modes.writes and change.after >= change.before:
+            self._latch.clear()
         self._announce({"t": "mode", "mode": int(change.after)})
         if self._delivery is not None:
             self._delivery.request_auto(self.modes.writes)

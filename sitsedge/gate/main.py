@@ -32,7 +32,7 @@ from sitsedge.gate.core import Gate, GateSetup, ProofCheck
 from sitsedge.gate.delivery import Delivery, DeliverySetup
 from sitsedge.gate.epochs import DeskSetup, EpochDesk
 from sitsedge.gate.evidence import evidence_verifier
-from sitsedge.gate.modes import ModeKeeper, ModeRefused, parse_mode
+from sitsedge.gate.modes import IncidentLatch, ModeKeeper, ModeRefused, parse_mode
 from sitsedge.gate.plc import PlcPort
 from sitsedge.gate.rules import gate_rules
 from sitsedge.gate.server import PacketServer
@@ -45,6 +45,7 @@ from sitsedge.telemetry.process import freeze_garbage, notify
 NS_PER_MS = 1_000_000
 SNAPSHOT_S = 0.5
 NEWEST = 1000
+PLC_CLOSE_S = 5.0
 log = logging.getLogger("sitsedge.gate")
 
 
@@ -74,7 +75,8 @@ class GateProcess:
         self.state = state
         trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
         self.bundle: Bundle = ModuleStore(state.modules, trust).load_active()
-        check(self.deployment, config, self.file, gate_path, self.bundle.config)
+        module = self.bundle.config
+        check(self.deployment, config, self.file, gate_path, inputs=module.inputs, outputs=module.outputs)
         self.key = GateKey.load(state.keys / "gate.key")
         self.rules = gate_rules(self.file, self.deployment, self.bundle.config)
         self.attestation_mode = attestation_mode
@@ -88,6 +90,7 @@ class GateProcess:
             signer=self.key,
             checkpoint_ms=self.deployment.ledger.checkpoint_ms,
         )
+        self.latch = IncidentLatch(state.keys / "incident")
         self._delivery: Delivery | None = None
         self._gate = self._make_gate()
 
@@ -146,6 +149,7 @@ class GateProcess:
             delivery=self._delivery,
             proof=ProofCheck(verifier, self._explainer.infer),
             announce=self._server.broadcast,
+            latch=self.latch,
         )
 
     def _make_modes(self) -> ModeKeeper:
@@ -180,14 +184,19 @@ class GateProcess:
             await self._close(control)
 
     def _enter_initial_mode(self) -> None:
+        """The deployment file's mode, unless something says that people have to look first."""
         wish = self.deployment.mode
+        to, reason = Mode[wish.initial], "initial mode of the deployment file"
+        incident = self.latch.read()
+        if incident is not None and to > Mode.ADVISORY:
+            log.error("the mode stays at ADVISORY until two people approve: %s", incident)
+            to, reason = Mode.ADVISORY, f"latched: {incident}"
         try:
-            self._gate.change_mode(Mode[wish.initial], wish.approved_by, "initial mode of the deployment file")
+            self._gate.change_mode(to, wish.approved_by, reason)
         except ModeRefused as refused:
             log.error("initial mode: %s", refused)
-            self._gate.change_mode(
-                min(Mode[wish.initial], Mode.ADVISORY), wish.approved_by or ["deployment"], "ceiling"
-            )
+            names = wish.approved_by or ["deployment"]
+            self._gate.change_mode(min(to, self._gate.modes.ceiling), names, "ceiling")
 
     async def _loop(self) -> None:
         while not self.stopping.is_set():
@@ -207,7 +216,9 @@ class GateProcess:
             self.state.gate_control.unlink(missing_ok=True)
         await self._gate.stop()
         if self._plc is not None:
-            await self._plc.client.close()
+            with contextlib.suppress(TimeoutError):  # a PLC that hangs must not keep the ledger from closing
+                async with asyncio.timeout(PLC_CLOSE_S):
+                    await self._plc.client.close()
         self._close_ledger()
         self._explainer.close()
         self._snapshot("stopped")

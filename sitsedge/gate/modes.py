@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from attest.command import Mode
 from sitsedge.errors import SitsError
 
 APPROVALS_NEEDED = {Mode.OFF: 0, Mode.SHADOW: 0, Mode.ADVISORY: 1, Mode.SUPERVISED: 1, Mode.AUTO: 2}
+NAME_CHARACTERS_MAX = 64
+REASON_CHARACTERS_MAX = 500
 WRITING = frozenset({Mode.SUPERVISED, Mode.AUTO})
 
 
@@ -42,14 +45,19 @@ class ModeKeeper:
         self._ceiling_reason = ceiling_reason
 
     @property
+    def ceiling(self) -> Mode:
+        """The highest mode that can be reached without a new start."""
+        return self._ceiling
+
+    @property
     def writes(self) -> bool:
         """Whether commands may reach the PLC now."""
         return self.mode in WRITING
 
     def change(self, to: Mode, approved_by: Sequence[str], reason: str) -> Change:
         """Change the mode or raise :class:`ModeRefused`."""
-        names = tuple(dict.fromkeys(name.strip() for name in approved_by if name.strip()))
-        if to > self.mode:
+        names = _names(approved_by)
+        if to >= self.mode:  # confirming a mode takes as many names as reaching it
             if to > self._ceiling:
                 raise ModeRefused(
                     "mode-attestation", found=to.name, expected=f"at most {self._ceiling.name}: {self._ceiling_reason}"
@@ -65,6 +73,44 @@ class ModeKeeper:
         change = Change(self.mode, to, names, reason)
         self.mode = to
         return change
+
+
+class IncidentLatch:
+    """Remembers a security incident across restarts, until people approve a writing mode again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def set(self, reason: str) -> None:
+        """Latch; the first incident stays the reason."""
+        if not self._path.exists():
+            self._path.write_text(reason[:REASON_CHARACTERS_MAX], encoding="utf-8")
+
+    def read(self) -> str | None:
+        """Why it is latched, ``None`` when it is not."""
+        try:
+            return self._path.read_text(encoding="utf-8")[:REASON_CHARACTERS_MAX]
+        except FileNotFoundError:
+            return None
+
+    def clear(self) -> None:
+        """People have looked and approved."""
+        self._path.unlink(missing_ok=True)
+
+
+def _names(approved_by: Sequence[str]) -> tuple[str, ...]:
+    """Different people: spelling differences in case and space do not make two of one. Raises ModeRefused."""
+    people: dict[str, str] = {}
+    for name in approved_by:
+        clean = " ".join(name.split())
+        if not clean or len(clean) > NAME_CHARACTERS_MAX or not clean.isprintable():
+            raise ModeRefused(
+                "mode-approval",
+                found=repr(name)[:40],
+                expected=f"a printable name of 1..{NAME_CHARACTERS_MAX} characters",
+            )
+        people.setdefault(clean.casefold(), clean)
+    return tuple(people.values())
 
 
 def parse_mode(text: object) -> Mode:

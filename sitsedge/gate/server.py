@@ -17,6 +17,8 @@ from sitsedge.gate.link import PACKET_BYTES_MAX, LinkError, Message, decode, enc
 
 CONNECTIONS_MAX = 8  # the loop, its attestation, a tool or two
 QUEUE_PACKETS_MAX = 64  # more than half a second at 100 Hz: a gate that far behind must refuse, not queue
+DRAIN_S = 2.0  # at a stop: time for what has been received already
+DRAIN_STEP_S = 0.01
 NONCES_MAX = 4
 NONCE_LIFE_S = 30.0
 NONCE_BYTES = 32
@@ -105,6 +107,9 @@ class PacketServer:
             loop.remove_reader(self._listener)
             self._listener.close()
             self._path.unlink(missing_ok=True)
+        deadline = time.monotonic() + DRAIN_S
+        while self._queue and self.worker_failure() is None and time.monotonic() < deadline:
+            await asyncio.sleep(DRAIN_STEP_S)
         for connection in tuple(self._connections):
             self._drop(connection)
         if self._worker is not None:

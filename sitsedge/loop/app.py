@@ -197,13 +197,17 @@ class Loop:
         """A command that was signed and recorded but never left: the ledger must say so, or an audit would miss it."""
         assert self._epoch is not None
         self._tally.refused[error.code] += 1
+        self._record_unsent(sequence, error.code, error.found, error.expected)
+
+    def _record_unsent(self, sequence: int, code: str, found: str, expected: str) -> None:
+        assert self._epoch is not None
         record = CycleRefusedRecord(
             device_id=self.deployment.device_id,
             epoch=self._epoch.number,
             sequence=sequence,
-            code=error.code,
-            found=line(error.found),
-            expected=line(error.expected),
+            code=code,
+            found=line(found),
+            expected=line(expected),
             count=1,
             t_ns=time.time_ns(),
         )
@@ -268,6 +272,7 @@ class Loop:
         self._mode = Mode(opened.mode)
         self._submit(RecordKind.EVIDENCE, opened.evidence)
         self._submit(RecordKind.EPOCH_OPENED, opened.record)
+        self._ledger.witnessed(opened.witnessed)  # later checkpoints prove that they extend this
         self._ledger.set_signer(opened.context.key)
         if before is not None:
             before.key.erase()
@@ -332,6 +337,11 @@ class Loop:
         epoch = 0 if self._epoch is None else self._epoch.number
         for record in self._tally.due_records(epoch, everything=True):
             self._submit(RecordKind.CYCLE_REFUSED, sign_record(record, key))
+        if self._epoch is not None:
+            for sequence in self._tally.unanswered_sequences():
+                self._record_unsent(
+                    sequence, "unanswered", "no answer of the gate at the stop", "one for every command"
+                )
         if self._epochs is not None:
             self._epochs.close()
         self._close_ledger(key)

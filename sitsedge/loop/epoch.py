@@ -48,12 +48,16 @@ class AttestationSetup:
 
 @dataclass(frozen=True, slots=True)
 class OpenedEpoch:
-    """A new epoch and the gate's signed record of it, with the evidence that opened it."""
+    """A new epoch and the gate's signed record of it, with the evidence that opened it.
+
+    ``witnessed`` is the size of this device's ledger that the gate has vouched for so far.
+    """
 
     context: EpochContext
     record: bytes
     evidence: bytes
     mode: int
+    witnessed: int
 
 
 def make_evidence(setup: AttestationSetup, *, key: SessionKey, nonce: bytes) -> bytes:
@@ -119,7 +123,7 @@ def open_epoch(setup: AttestationSetup) -> OpenedEpoch:
         module_digest=setup.module_digest,
         deployment_digest=setup.deployment_digest,
     )
-    return OpenedEpoch(context, answer["record"], evidence, answer["mode"])
+    return OpenedEpoch(context, answer["record"], evidence, answer["mode"], challenge["witnessed"])
 
 
 class EpochKeeper:

@@ -110,6 +110,10 @@ class Tally:
         if acknowledged > sent.budget_end_ns:
             self.late += 1
 
+    def unanswered_sequences(self) -> list[int]:
+        """Commands that were sent and never answered, as far as they are remembered."""
+        return sorted(self._pending)
+
     @property
     def pending(self) -> int:
         """Commands sent and not yet answered."""
@@ -130,6 +134,7 @@ class Tally:
             "superseded": self.superseded,
             "kernel_dropped": self.kernel_dropped,
             "unanswered": self.unanswered,
+            "pending": self.pending,
             "late": self.late,
             "read_back": dict(self.read_back),
             "latency": self.durations.summary(newest),

@@ -134,7 +134,7 @@ def prepare(
         PublisherTrust.from_files([publisher])  # a typed error for anything but a public key
         shutil.copyfile(publisher, trust / "publisher-added.pub")
     module = ensure_module(deployment, path, state, say=say, bundle=bundle)
-    check(deployment, path, gate, gate_path, module.config)
+    check(deployment, path, gate, gate_path, inputs=module.config.inputs, outputs=module.config.outputs)
     prepared = Prepared(
         path=path,
         deployment=deployment,

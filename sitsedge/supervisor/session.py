@@ -25,6 +25,7 @@ from sitsedge.telemetry import Snapshot, read_snapshot
 FAILED_MARK = "attestation-failed"
 FIRST_COMMAND_TIMEOUT_S = 30.0
 POLL_S = 0.05
+SILENCE_S = 3.0  # snapshots come twice a second
 NONCE_BYTES = 32
 
 
@@ -65,6 +66,7 @@ class Session:
         self._say = say
         self._children = Children(state.run, state.logs)
         self.prepared: Prepared | None = None
+        self._silent: set[str] = set()
 
     def __enter__(self) -> Session:
         return self
@@ -111,6 +113,11 @@ class Session:
             failed = verdict.failed
             mark.write_text("no checks" if failed is None else f"{failed.name}: {failed.found}")
         return BootVerdict(verdict, _line(prepared, verdict), ok=verdict.ok)
+
+    @property
+    def has_plc(self) -> bool:
+        """Whether there is a PLC that will be left in MAN."""
+        return self.prepared is not None and self.prepared.gate.plc is not None
 
     def attestation_setup(self) -> AttestationSetup:
         """What the loop process will attest with."""
@@ -162,10 +169,25 @@ class Session:
         The open epoch does not need the TPM, so the plant notices nothing; the next epoch does.
         """
         self._children.check()
+        self._watch_silence()
         swtpm = self._ready().swtpm
         if swtpm is not None and swtpm.pid is None:
             self._say("the simulated TPM died: restarting it and measuring again, as after a power cycle")
             self.restart_tpm()
+
+    def _watch_silence(self) -> None:
+        """Say once when a living process stops telling how it is (stopped, starved, hung), and when it is back."""
+        for name in ("sitsd", "gate", "plant", "bridge"):
+            snapshot = read_snapshot(self.state.run, name)
+            silent = snapshot is not None and snapshot.alive and snapshot.age_s > SILENCE_S
+            if silent and name not in self._silent:
+                self._say(
+                    f"warning: {name} has said nothing for {SILENCE_S:.0f} s; gate and PLC fail safe by themselves"
+                )
+                self._silent.add(name)
+            elif not silent and name in self._silent:
+                self._say(f"{name} answers again")
+                self._silent.discard(name)
 
     def wait_for_commands(self, count: int, *, timeout_s: float = FIRST_COMMAND_TIMEOUT_S) -> None:
         """Until the loop had ``count`` accepted commands. Raises :class:`SitsError` ``no-commands``."""

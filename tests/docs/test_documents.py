@@ -35,7 +35,7 @@ def sitsctl_lines() -> list[str]:
 
 def help_of(words: list[str]) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "sitsedge.cli.main", *words, "--help"],
+        [sys.executable, "-m", "sitsedge.cli.entry", *words, "--help"],
         capture_output=True, text=True, timeout=60, check=False, env={"COLUMNS": "200", "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

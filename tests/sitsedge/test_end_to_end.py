@@ -30,7 +30,7 @@ class Deployed:
 
     def __init__(self, config: Path, state: Path, *more: str) -> None:
         self.state = state
-        command = [sys.executable, "-m", "sitsedge.cli.main", "deploy", "--config", str(config)]
+        command = [sys.executable, "-m", "sitsedge.cli.entry", "deploy", "--config", str(config)]
         self.process = subprocess.Popen(
             [*command, "--state-dir", str(state), *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -176,7 +176,49 @@ def test_a_restart_continues_the_ledgers_and_epochs(mill: Path, tmp_path: Path) 
         assert code == 0, err
         report = verify(state / "ledger", proofs=5)
         assert report.ok, report.findings
+        assert system.last("gate")["alarms"] == {}  # checkpoints extend what the gate vouched for before the restart
         assert [epoch.number for epoch in report.epochs] == list(range(1, round_number + 1))
+
+
+def test_a_killed_supervisor_leaves_nothing_running(mill: Path, tmp_path: Path) -> None:
+    state = tmp_path / "s"
+    for _ in range(2):  # the second time on a used state folder
+        system = Deployed(mill, state, "--attestation-mode", "tpm2", "--verify-on-boot", "true")
+        system.wait("sitsd", "accepted", COMMANDS)
+        system.process.kill()
+        system.process.communicate()
+        deadline = time.monotonic() + 30
+        while of_state(state):
+            assert time.monotonic() < deadline, of_state(state)
+            time.sleep(POLL_S)
+    report = verify(state / "ledger", proofs=1)
+    assert report.ok, report.findings
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1.5, 3.0])
+def test_an_interrupted_start_stops_at_once_and_leaves_nothing(mill: Path, tmp_path: Path, seconds: float) -> None:
+    system = Deployed(mill, tmp_path / "s")
+    try:
+        system.process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        system.process.send_signal(signal.SIGINT)
+    out, err = system.process.communicate(timeout=60)
+    assert system.process.returncode == 130, (out, err)
+    assert "Traceback" not in err
+    assert "running; state" not in err
+    assert of_state(tmp_path / "s") == {}
+
+
+def test_an_incident_outlives_a_restart(mill: Path, tmp_path: Path) -> None:
+    state = tmp_path / "s"
+    (state / "keys").mkdir(parents=True)
+    (state / "keys" / "incident").write_text("security incident: proof-statement")
+    system = Deployed(mill, state)
+    system.wait("sitsd", "accepted", COMMANDS)
+    gate = system.last("gate")
+    assert gate["mode"] == "ADVISORY"
+    assert system.last("plant")["requests_taken"] == 0
+    system.stop()
 
 
 def test_without_attestation_everything_says_so(mill: Path, tmp_path: Path) -> None:
@@ -196,7 +238,7 @@ def test_status_and_mode_while_running(deployed: Deployed) -> None:
     deployed.wait("sitsd", "accepted", COMMANDS)
 
     def sitsctl(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "sitsedge.cli.main", *arguments, "--state-dir", str(deployed.state)]
+        command = [sys.executable, "-m", "sitsedge.cli.entry", *arguments, "--state-dir", str(deployed.state)]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     status = json.loads(sitsctl("status", "--output", "json").stdout)

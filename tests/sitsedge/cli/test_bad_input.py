@@ -21,7 +21,7 @@ OK, REFUSED, USAGE, ENVIRONMENT = 0, 1, 2, 3
 
 def sitsctl(*arguments: str | Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the real command line in a process of its own."""
-    command = [sys.executable, "-m", "sitsedge.cli.main", *map(str, arguments)]
+    command = [sys.executable, "-m", "sitsedge.cli.entry", *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **(env or {})}
     )
@@ -180,6 +180,11 @@ def test_a_production_profile_makes_no_keys(mill: Path, tmp_path: Path) -> None:
         ("deploy", "--config", "x.yaml", "--verify-on-boot", "maybe"),
         ("demo", "--attack", "nonsense"),
         ("demo", "--for", "soon"),
+        ("deploy", "--config", "x.yaml", "--for", "-1"),
+        ("deploy", "--config", "x.yaml", "--for", "nan"),
+        ("mode", "BOGUS", "--state-dir", "/nowhere"),
+        ("mode", "OFF", "--state-dir", "/nowhere", "--reason", "x" * 70_000),
+        ("watch", "--state-dir", "/nowhere"),
         ("nothing",),
     ],
 )
@@ -194,7 +199,7 @@ def test_status_without_a_deployment_is_exit_1(mill: Path, tmp_path: Path) -> No
     assert done.returncode == REFUSED
     assert json.loads(done.stdout)["running"] is False
     done = sitsctl("status")
-    assert done.returncode == ENVIRONMENT
+    assert done.returncode == USAGE
     assert "no-deployment" in done.stderr
 
 
@@ -202,6 +207,29 @@ def test_mode_without_a_gate_is_one_line_and_a_hint(tmp_path: Path) -> None:
     done = sitsctl("mode", "SHADOW", "--state-dir", tmp_path)
     assert done.returncode == ENVIRONMENT
     assert "gate-unreachable" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("model.onnx", "garbage", "onnx"),
+        ("calibration.csv", "", "calibration"),
+        ("limits.yaml", "nonsense: [", "limits.yaml"),
+    ],
+)
+def test_a_dry_run_compiles_the_module(mill: Path, tmp_path: Path, file: str, content: str, words: str) -> None:
+    (mill.parent / file).write_text(content)
+    done = deploy(mill, tmp_path / "s", "--dry-run")
+    assert done.returncode == USAGE
+    assert words in done.stderr.lower()
+    assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_that_knows_no_micrometres_is_no_error(mill: Path, tmp_path: Path) -> None:
+    env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    done = sitsctl("audit", "verify", tmp_path, env=env)
+    assert done.returncode == REFUSED
+    assert "Traceback" not in done.stderr
 
 
 def test_audit_of_nothing_is_refused(tmp_path: Path) -> None:

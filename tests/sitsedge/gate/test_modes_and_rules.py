@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from attest.command import Mode
 from sitsedge.config import ConfigError, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
-from sitsedge.gate.modes import ModeKeeper, ModeRefused, parse_mode
+from sitsedge.gate.modes import IncidentLatch, ModeKeeper, ModeRefused, parse_mode
 from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle
 from tests.sitsedge.conftest import replace
@@ -29,6 +29,9 @@ def keeper(ceiling: Mode = Mode.AUTO) -> ModeKeeper:
         (Mode.AUTO, ["anna", "anna"], False),
         (Mode.AUTO, ["anna", " anna "], False),
         (Mode.AUTO, ["anna", ""], False),
+        (Mode.AUTO, ["anna", "Anna"], False),
+        (Mode.AUTO, ["anna", "anna\tb\x1b[2J"], False),
+        (Mode.AUTO, ["anna", "x" * 65], False),
         (Mode.AUTO, ["anna", "boris"], True),
         (Mode.SUPERVISED, [], False),
         (Mode.SUPERVISED, ["anna"], True),
@@ -52,7 +55,7 @@ def test_going_up_needs_different_names(to: Mode, names: list[str], allowed: boo
 def test_going_down_always_works(start: Mode, to: Mode) -> None:
     modes = keeper()
     modes.change(start, ["anna", "boris"], "up")
-    if to <= start:
+    if to < start:
         modes.change(to, [], "down")
         assert modes.mode is to
         assert modes.writes == (to in (Mode.SUPERVISED, Mode.AUTO))
@@ -64,6 +67,24 @@ def test_the_ceiling_holds_whoever_approves() -> None:
         modes.change(Mode.AUTO, ["anna", "boris"], "please")
     assert caught.value.code == "mode-attestation"
     assert modes.change(Mode.ADVISORY, ["anna"], "then this").after is Mode.ADVISORY
+
+
+def test_confirming_auto_takes_two_names_as_well() -> None:
+    modes = keeper()
+    modes.change(Mode.AUTO, ["anna", "boris"], "up")
+    with pytest.raises(ModeRefused):
+        modes.change(Mode.AUTO, ["anna"], "again")
+    assert modes.change(Mode.AUTO, ["anna", "boris"], "again").after is Mode.AUTO
+
+
+def test_an_incident_is_remembered_until_it_is_cleared(tmp_path: Path) -> None:
+    latch = IncidentLatch(tmp_path / "incident")
+    assert latch.read() is None
+    latch.set("first")
+    IncidentLatch(tmp_path / "incident").set("second")
+    assert IncidentLatch(tmp_path / "incident").read() == "first"
+    latch.clear()
+    assert latch.read() is None
 
 
 def test_unknown_mode_is_named() -> None:
@@ -121,7 +142,10 @@ def test_units_and_names_must_agree_across_the_files(
     replace(mill.parent / file, old, new)
     gate_path = mill.parent / "gate.yaml"
     with pytest.raises(ConfigError) as caught:
-        check(load_deployment(mill), mill, load_gate_file(gate_path), gate_path, mill_bundle.config)
+        check(
+            load_deployment(mill), mill, load_gate_file(gate_path), gate_path,
+            inputs=mill_bundle.config.inputs, outputs=mill_bundle.config.outputs,
+        )  # fmt: skip
     fault = caught.value.faults[0]
     assert words in str(fault)
     assert fault.file.endswith(file)
