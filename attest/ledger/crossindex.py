@@ -152,8 +152,7 @@ class CrossIndex:
         A refusal repeats what the refused bytes claim, so it only counts for bytes that the device has.
         """
         assert set(tables) <= set(_TABLES)
-        query = "SELECT coalesce(max(sequence), 0) FROM {0} t WHERE epoch = ?"
-        if GATE_REFUSAL in tables:
-            query += f" AND ('{{0}}' != '{GATE_REFUSAL}' OR EXISTS"
-            query += f" (SELECT 1 FROM {DEVICE_COMMAND} WHERE digest = t.digest))"
-        return max(int(self._db.execute(query.format(table), (epoch,)).fetchone()[0]) for table in tables)
+        query = "SELECT coalesce(max(sequence), 0) FROM {} t WHERE epoch = ?"
+        sent = " AND EXISTS (SELECT 1 FROM device_command WHERE digest = t.digest)"
+        queries = (query.format(table) + (sent if table == GATE_REFUSAL else "") for table in tables)
+        return max(int(self._db.execute(text, (epoch,)).fetchone()[0]) for text in queries)

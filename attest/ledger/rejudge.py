@@ -334,6 +334,7 @@ class GateAudit:
         device, number = self._ledgers["device"], max(self._open, default=0)
         if number:
             self._open[number].summary.witnesses += 1
+            self._open[number].saw(index, record.t_ns)
             self.covered_before[number] = self._newest_witness.get(number, -1)
             self._newest_witness[number] = index
         if device is None or record.origin != self._anchors.device_origin:

@@ -203,14 +203,14 @@ def late_receipts(scenario: Scenario) -> None:
                 return append(kind, data)
             held.append((append, kind, data))
             if len(held) > 2 * LAG:
-                late, *what = held.popleft()
-                late(*what)
+                late, late_kind, late_data = held.popleft()
+                late(late_kind, late_data)
             return 0
 
         return instead
 
     for ledger in (scenario.gate, scenario.device):
-        ledger.append = lagging(ledger.append)  # type: ignore[method-assign]
+        ledger.append = lagging(ledger.append)  # type: ignore[method-assign, assignment]
 
 
 def life(scenario: Scenario, progress: int) -> None:
