@@ -157,7 +157,9 @@ class Mode(Strict):
 
 
 class LedgerRules(Strict):
-    checkpoint_ms: Milliseconds = 1000.0
+    """How often the ledgers are checkpointed while commands flow; an audit takes longer gaps for missing ones."""
+
+    checkpoint_ms: Annotated[float, Field(ge=100, le=5000, allow_inf_nan=False)] = 1000.0
 
 
 class RollingMillPlant(Strict):

@@ -355,7 +355,7 @@ def cut_ledger(system: LiveSystem) -> list[Attempt]:
     code, found = cut_copy_and_audit(system.state.ledger, Path(system.scratch))
     return [
         *live,
-        Attempt(DISK, "the newest tenth of a copied ledger removed", "ledger-cut", code, found, None, "audit"),
+        Attempt(DISK, "the newest part of a copied ledger removed", "ledger-cut", code, found, None, "audit"),
     ]
 
 

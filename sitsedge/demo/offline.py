@@ -6,6 +6,8 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+from attest.command import Witness, parse_record
+from attest.ledger import Ledger, RecordKind
 from attest.ledger.audit import verify
 from attest.ledger.layout import write_range
 from attest.ledger.merkle import CompactRange
@@ -15,7 +17,9 @@ CUT_PARTS = 10
 
 
 def cut_copy_and_audit(ledger_dir: Path, scratch: Path) -> tuple[str, str]:
-    """Copy both ledgers, remove the newest tenth of the device's records, audit the copy.
+    """Copy both ledgers, remove the newest part of the device's records, audit the copy.
+
+    At least the newest record that the gate vouched for goes, and at most a tenth more than that.
 
     Returns code and text of the first ``ledger-cut`` finding, else of the first finding, else ``accepted``.
     """
@@ -25,7 +29,7 @@ def cut_copy_and_audit(ledger_dir: Path, scratch: Path) -> tuple[str, str]:
         (copy / name).mkdir(parents=True)
         _snapshot(ledger_dir / name / "ledger.db", copy / name / "ledger.db")
     shutil.copytree(ledger_dir / "anchors", copy / "anchors")
-    _cut(copy / "device" / "ledger.db")
+    _cut(copy / "device" / "ledger.db", witnessed=_witnessed(copy / "gate" / "ledger.db"))
     report = verify(copy, proofs="none")
     shutil.rmtree(copy, ignore_errors=True)
     findings = sorted(report.findings, key=lambda finding: finding.code != "ledger-cut")
@@ -40,11 +44,24 @@ def _snapshot(source: Path, target: Path) -> None:
         live.backup(copy)
 
 
-def _cut(path: Path) -> None:
+def _witnessed(gate_ledger: Path) -> int:
+    """Size of the device's ledger that the gate vouched for last."""
+    ledger = Ledger.open_readonly(gate_ledger)
+    try:
+        leaf = ledger.last(RecordKind.WITNESS)
+    finally:
+        ledger.close()
+    record = None if leaf is None else parse_record(leaf.data).record
+    if not isinstance(record, Witness):
+        raise SitsError("demo-cut", found="no witness in the gate's ledger", expected="at least one")
+    return record.size
+
+
+def _cut(path: Path, *, witnessed: int) -> None:
     """Remove the newest records and everything stored about them: what is left is a well-formed shorter ledger."""
     with sqlite3.connect(path) as ledger:
         size = int(ledger.execute("SELECT count(*) FROM leaves").fetchone()[0])
-        keep = size * (CUT_PARTS - 1) // CUT_PARTS
+        keep = min(size * (CUT_PARTS - 1) // CUT_PARTS, witnessed - 1)
         if keep == size:
             raise SitsError("demo-cut", found=f"{size} records", expected=f"at least {CUT_PARTS}")
         ledger.execute("DELETE FROM leaves WHERE idx >= ?", (keep,))

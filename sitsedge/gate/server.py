@@ -77,6 +77,7 @@ class PacketServer:
         self._listener: socket.socket | None = None
         self._worker: asyncio.Task[None] | None = None
         self._paused = False
+        self._busy = False
         self.overflow = 0
         self.malformed = 0
 
@@ -108,7 +109,7 @@ class PacketServer:
             self._listener.close()
             self._path.unlink(missing_ok=True)
         deadline = time.monotonic() + DRAIN_S
-        while self._queue and self.worker_failure() is None and time.monotonic() < deadline:
+        while (self._queue or self._busy) and self.worker_failure() is None and time.monotonic() < deadline:
             await asyncio.sleep(DRAIN_STEP_S)
         for connection in tuple(self._connections):
             self._drop(connection)
@@ -186,7 +187,9 @@ class PacketServer:
                         {"t": "refused", "code": "malformed", "found": error.found[:200], "expected": error.expected}
                     )
                     continue
+                self._busy = True  # a command half written to the PLC must not be cut off by a stop
                 await self._handler(connection, message, received)
+                self._busy = False
             if self._paused:
                 self._resume()
             self._ready.clear()
