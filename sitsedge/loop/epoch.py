@@ -20,6 +20,7 @@ from sitsedge.gate.link import GateLink, LinkError, Message
 from sitsedge.loop.pipeline import EpochContext
 
 ANSWER_TIMEOUT_S = 20.0  # a hardware TPM may take a second; a busy one some more
+CLOSE_S = 2.0
 BACKOFF_FIRST_S = 0.2
 BACKOFF_MAX_S = 5.0
 
@@ -154,10 +155,10 @@ class EpochKeeper:
             return None
 
     def close(self) -> None:
-        """Stop the thread; an attempt under way ends by its own deadlines."""
+        """Stop the thread; an attempt that still waits for TPM or gate is left to end with the process."""
         self._stop.set()
         self._wanted.set()
-        self._thread.join(ANSWER_TIMEOUT_S)
+        self._thread.join(CLOSE_S)
 
     def _main(self) -> None:
         while True:
