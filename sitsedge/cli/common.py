@@ -38,6 +38,14 @@ def find_state(config: Path | None, state_dir: Path | None) -> StateDir:
     )
 
 
+def existing_state(config: Path | None, state_dir: Path | None) -> StateDir:
+    """The same, but it must be there: looking at a deployment never makes one."""
+    state = find_state(config, state_dir)
+    if not state.run.is_dir():
+        raise SitsError("no-deployment", found=f"no {state.root}", expected="the state folder of a deployment")
+    return state
+
+
 def parse_duration(text: str) -> float:
     """``30``, ``30s``, ``2m``, ``1h`` in seconds; a usage error otherwise."""
     match = DURATION.fullmatch(text)

@@ -19,9 +19,8 @@ from sitsedge.cli import (
     proof_commands,
 )
 from sitsedge.cli import status as status_page
-from sitsedge.cli.common import ConfigOption, StateOption, find_state, parse_duration
+from sitsedge.cli.common import ConfigOption, StateOption, existing_state, find_state, parse_duration
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, reported
-from sitsedge.errors import SitsError
 from sitsedge.gate.control import request_mode
 
 REASON_CHARACTERS_MAX = 500  # what a record's text field holds
@@ -61,10 +60,7 @@ def watch(
     """Show the same live until interrupted."""
     seconds = None if for_ is None else parse_duration(for_)
     with reported():
-        state = find_state(config, state_dir)
-        if not state.run.is_dir():
-            raise SitsError("no-deployment", found=f"no {state.root}", expected="the state folder of a deployment")
-        status_page.watch(state, Console(), seconds=seconds)
+        status_page.watch(existing_state(config, state_dir), Console(), seconds=seconds)
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sitsedge.cli.common import ConfigOption, StateOption, find_state
+from sitsedge.cli.common import ConfigOption, StateOption, existing_state
 from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
 from sitsedge.compiler import build
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust, read_bundle
@@ -87,7 +87,7 @@ def verify_command(
 def list_command(config: ConfigOption = None, state_dir: StateOption = None, output: Output = OutputOption) -> None:
     """List the modules of a deployment; the active one is marked."""
     with reported(output):
-        state = find_state(config, state_dir)
+        state = existing_state(config, state_dir)
         store = ModuleStore(state.modules, PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub"))))
         active, digests = store.active(), store.digests()
         data = {"active": active, "modules": list(digests)}

@@ -51,13 +51,13 @@ def test_explicit_wishes(tmp_path: Path) -> None:
         ("swtpm", "tpm-not-allowed"),
         ("swtpm:path=/x", "tpm-not-allowed"),
         ("hardware", "tpm-none"),
-        ("device:/nonexistent", "tpm-none"),
+        ("device:{tmp}/absent", "tpm-none"),
         ("mssim:host=x", "tpm-tcti"),
     ],
 )
 def test_refused_wishes(tmp_path: Path, wish: str, code: str) -> None:
     with pytest.raises(TpmMissing) as caught:
-        find_tcti(wish, allow_simulated=False, state_dir=tmp_path, hardware=tmp_path / "absent")
+        find_tcti(wish.format(tmp=tmp_path), allow_simulated=False, state_dir=tmp_path, hardware=tmp_path / "absent")
     assert caught.value.code == code
 
 

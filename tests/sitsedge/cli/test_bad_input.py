@@ -225,6 +225,13 @@ def test_a_dry_run_compiles_the_module(mill: Path, tmp_path: Path, file: str, co
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", [("module", "list"), ("watch",), ("status",), ("mode", "OFF")])
+def test_looking_at_a_deployment_never_makes_one(tmp_path: Path, command: tuple[str, ...]) -> None:
+    done = sitsctl(*command, "--state-dir", tmp_path / "absent")
+    assert done.returncode != OK
+    assert not (tmp_path / "absent").exists()
+
+
 def test_a_terminal_that_knows_no_micrometres_is_no_error(mill: Path, tmp_path: Path) -> None:
     env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
     done = sitsctl("audit", "verify", tmp_path, env=env)
