@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -153,14 +154,13 @@ class Swtpm:
         _private_folder(fresh)
         command = [setup, "--tpm2", "--tpmstate", str(fresh), "--create-ek-cert", "--pcr-banks", "sha256"]
         command += ["--config", str(ca / "setup.conf"), "--logfile", str(self.state_dir / _SETUP_LOG_NAME)]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=_SETUP_S, check=False, umask=0o077)
-        except subprocess.TimeoutExpired as error:
-            raise TpmError("swtpm-setup", found=f"no end in {_SETUP_S:g} s", expected="a new TPM") from error
-        if done.returncode != 0 or not (fresh / _STATE_NAME).exists():
+        code = _run_group(command, timeout_s=_SETUP_S)
+        if code is None:
+            raise TpmError("swtpm-setup", found=f"no end in {_SETUP_S:g} s", expected="a new TPM")
+        if code != 0 or not (fresh / _STATE_NAME).exists():
             raise TpmError(
                 "swtpm-setup",
-                found=f"exit code {done.returncode}: {_last_line(self.state_dir / _SETUP_LOG_NAME)}",
+                found=f"exit code {code}: {_last_line(self.state_dir / _SETUP_LOG_NAME)}",
                 expected="a new TPM with EK certificates",
                 hint=f"see {self.state_dir / _SETUP_LOG_NAME}",
             )
@@ -193,6 +193,29 @@ def _program(name: str, hint: str) -> str:
     if path is None:
         raise TpmMissing("swtpm-not-installed", found=f"no {name} on PATH", expected=name, hint=hint)
     return path
+
+
+def _run_group(command: list[str], *, timeout_s: float) -> int | None:
+    """Exit code of a program that starts others, ``None`` past the time; none of them outlives this call.
+
+    swtpm_setup starts an swtpm of its own, which would stay if only swtpm_setup were ended by an interruption.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        umask=0o077,
+    )
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _private_folder(folder: Path) -> None:

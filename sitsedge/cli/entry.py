@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 INTERRUPTED = 130
@@ -18,10 +19,21 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        _leave(INTERRUPTED)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            _leave(INTERRUPTED)
+        raise
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone; there is nobody to tell
         sys.exit(0)
+
+
+def _leave(code: int) -> None:
+    """End with this code. Python would end itself by SIGINT where the interrupt once passed through ``exec``."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

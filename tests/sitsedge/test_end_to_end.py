@@ -195,7 +195,7 @@ def test_a_killed_supervisor_leaves_nothing_running(mill: Path, tmp_path: Path) 
     assert report.ok, report.findings
 
 
-@pytest.mark.parametrize("seconds", [0.3, 1.5, 3.0])
+@pytest.mark.parametrize("seconds", [0.5, 1.5, 3.0])
 def test_an_interrupted_start_stops_at_once_and_leaves_nothing(mill: Path, tmp_path: Path, seconds: float) -> None:
     system = Deployed(mill, tmp_path / "s")
     try:
