@@ -1,0 +1,165 @@
+//! The ceremony's Python face: functions over files, because a phase 1 can have hundreds of megabytes.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read};
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use zeroize::Zeroizing;
+
+use crate::ceremony::groups::{Bls381, Bn254, Groups};
+use crate::ceremony::phase1::{Contributor, Phase1};
+use crate::ceremony::secret::Beacon;
+use crate::ceremony::stream::io_error;
+use crate::ceremony::{ptau, transcript};
+use crate::error::{Error, Result};
+use crate::python::guarded;
+
+/// (name, is a beacon, hash of the response)
+type Contributors = Vec<(Option<String>, bool, Vec<u8>)>;
+/// curve, power, ceremony power, SHA-256 of the file, contributors, whether the powers were hashed
+type Phase1Report = (&'static str, u32, u32, Vec<u8>, Contributors, bool);
+
+fn open(path: &PathBuf) -> Result<(BufReader<File>, u64)> {
+    let named = |error: std::io::Error| Error::new("file", format!("{}: {error}", path.display()));
+    let file = File::open(path).map_err(named)?;
+    let length = file.metadata().map_err(named)?.len();
+    Ok((BufReader::new(file), length))
+}
+
+/// A new file: an existing one is never overwritten.
+fn create(path: &PathBuf) -> Result<BufWriter<File>> {
+    File::create_new(path)
+        .map(BufWriter::new)
+        .map_err(|error| Error::new("file", format!("{}: {error}", path.display())))
+}
+
+/// Runs `$body` with `$C` the curve of this byte.
+macro_rules! on_curve {
+    ($id:expr, $C:ident => $body:expr) => {
+        match $id {
+            Bn254::ID => {
+                type $C = Bn254;
+                $body
+            }
+            Bls381::ID => {
+                type $C = Bls381;
+                $body
+            }
+            other => Err(Error::new("curve-unsupported", format!("curve {other}"))),
+        }
+    };
+}
+
+fn curve_of_name(name: &str) -> Result<u8> {
+    match name {
+        Bn254::NAME => Ok(Bn254::ID),
+        Bls381::NAME => Ok(Bls381::ID),
+        _ => Err(Error::new("curve-unsupported", format!("{name:?}, expected bn254 or bls12-381"))),
+    }
+}
+
+fn phase1_curve(path: &PathBuf) -> Result<u8> {
+    let (mut file, _) = open(path)?;
+    let mut head = Vec::new();
+    file.by_ref().take(transcript::MAGIC.len() as u64 + 1).read_to_end(&mut head).map_err(|e| io_error(&e))?;
+    transcript::curve(&head)
+}
+
+pub fn load_phase1<C: Groups>(path: &PathBuf) -> Result<(Phase1<C>, [u8; 32])> {
+    let (file, length) = open(path)?;
+    transcript::read(file, length)
+}
+
+fn listed(contributors: Vec<Contributor>) -> Contributors {
+    contributors.into_iter().map(|c| (c.name, c.beacon, c.hash)).collect()
+}
+
+/// Writes the powers of τ = 1, to which nobody has contributed yet.
+#[pyfunction]
+fn phase1_new(py: Python<'_>, curve: &str, power: u32, out: PathBuf) -> PyResult<()> {
+    let id = curve_of_name(curve)?;
+    Ok(guarded(py, || on_curve!(id, C => transcript::write(&Phase1::<C>::new(power)?, create(&out)?).map(|_| ())))?)
+}
+
+/// Contributes to `source`, or ends it with a beacon; returns the hash of the response.
+#[pyfunction]
+#[pyo3(signature = (source, out, *, name, entropy, beacon=None))]
+fn phase1_contribute<'py>(
+    py: Python<'py>,
+    source: PathBuf,
+    out: PathBuf,
+    name: &str,
+    entropy: &[u8],
+    beacon: Option<(Vec<u8>, u8)>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let entropy = Zeroizing::new(entropy.to_vec());
+    let hash = guarded(py, || {
+        on_curve!(phase1_curve(&source)?, C => {
+            let (mut phase1, _) = load_phase1::<C>(&source)?;
+            match beacon {
+                None => phase1.contribute(name, &entropy)?,
+                Some((value, exponent)) => phase1.end_with_beacon(name, Beacon::new(value, exponent)?)?,
+            }
+            let hash = phase1.last_hash()?;
+            transcript::write(&phase1, create(&out)?)?;
+            Ok(hash)
+        })
+    })?;
+    Ok(PyBytes::new(py, &hash))
+}
+
+/// Checks everything; see `Phase1::verify` for the codes.
+#[pyfunction]
+fn phase1_verify(py: Python<'_>, source: PathBuf) -> PyResult<Phase1Report> {
+    Ok(guarded(py, || {
+        on_curve!(phase1_curve(&source)?, C => {
+            let (phase1, digest) = load_phase1::<C>(&source)?;
+            report(&phase1, digest)
+        })
+    })?)
+}
+
+fn report<C: Groups>(phase1: &Phase1<C>, digest: [u8; 32]) -> Result<Phase1Report> {
+    let found = phase1.verify()?;
+    let contributors = listed(found.contributors);
+    Ok((C::NAME, phase1.power, phase1.ceremony_power, digest.to_vec(), contributors, found.powers_hashed))
+}
+
+/// Takes over a `.ptau` file (its first 2^power powers) after checking it; also says whether it was prepared.
+#[pyfunction]
+#[pyo3(signature = (source, out, *, power=None))]
+fn ptau_import(py: Python<'_>, source: PathBuf, out: PathBuf, power: Option<u32>) -> PyResult<(Phase1Report, bool)> {
+    Ok(guarded(py, || {
+        let (file, length) = open(&source)?;
+        let mut sections = ptau::Sections::open(file, length)?;
+        let prepared = sections.prepared();
+        on_curve!(sections.header()?.curve, C => {
+            let phase1 = sections.read::<C>(power)?;
+            let mut found = report(&phase1, [0; 32])?;
+            found.3 = transcript::write(&phase1, create(&out)?)?.to_vec();
+            Ok((found, prepared))
+        })
+    })?)
+}
+
+/// Writes a phase 1 as an (unprepared) `.ptau` file.
+#[pyfunction]
+fn ptau_export(py: Python<'_>, source: PathBuf, out: PathBuf) -> PyResult<()> {
+    Ok(guarded(py, || {
+        on_curve!(phase1_curve(&source)?, C => {
+            let (phase1, _) = load_phase1::<C>(&source)?;
+            ptau::write(&phase1, create(&out)?)
+        })
+    })?)
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(phase1_new, module)?)?;
+    module.add_function(wrap_pyfunction!(phase1_contribute, module)?)?;
+    module.add_function(wrap_pyfunction!(phase1_verify, module)?)?;
+    module.add_function(wrap_pyfunction!(ptau_import, module)?)?;
+    module.add_function(wrap_pyfunction!(ptau_export, module)?)?;
+    Ok(())
+}
