@@ -11,9 +11,10 @@ use zeroize::Zeroizing;
 
 use crate::ceremony::blake2b::{Blake2b, DIGEST_BYTES, STATE_BYTES};
 use crate::ceremony::chacha::ChaCha;
-use crate::ceremony::groups::{generator_1, generator_2, same_ratio, Groups, Scalar, G1, G2};
+use crate::ceremony::groups::{generator_1, generator_2, same_ratio};
 use crate::ceremony::points::{draw, Codec};
 use crate::ceremony::secret::{random_scalar, Beacon};
+use crate::curve::{Bn254, Curve, G1Affine, G2Affine};
 use crate::error::{Error, Result};
 
 pub const HISTORY: &str = "phase1-history";
@@ -29,15 +30,15 @@ pub type Challenge = [u8; DIGEST_BYTES];
 
 /// The points that show what a contribution made of the previous ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Marks<C: Groups> {
-    pub tau_1: G1<C>,
-    pub tau_2: G2<C>,
-    pub alpha_1: G1<C>,
-    pub beta_1: G1<C>,
-    pub beta_2: G2<C>,
+pub struct Marks<C: Curve> {
+    pub tau_1: G1Affine<C>,
+    pub tau_2: G2Affine<C>,
+    pub alpha_1: G1Affine<C>,
+    pub beta_1: G1Affine<C>,
+    pub beta_2: G2Affine<C>,
 }
 
-impl<C: Groups> Marks<C> {
+impl<C: Curve> Marks<C> {
     pub fn start() -> Self {
         let (first, second) = (generator_1::<C>(), generator_2::<C>());
         Self { tau_1: first, tau_2: second, alpha_1: first, beta_1: first, beta_2: second }
@@ -46,14 +47,14 @@ impl<C: Groups> Marks<C> {
 
 /// s·G₁, sx·G₁, x·R.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KeyProof<C: Groups> {
-    pub base: G1<C>,
-    pub product: G1<C>,
-    pub product_2: G2<C>,
+pub struct KeyProof<C: Curve> {
+    pub base: G1Affine<C>,
+    pub product: G1Affine<C>,
+    pub product_2: G2Affine<C>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Contribution<C: Groups> {
+pub struct Contribution<C: Curve> {
     pub marks: Marks<C>,
     pub keys: [KeyProof<C>; 3],
     /// Hash state of the response before the public key.
@@ -64,38 +65,38 @@ pub struct Contribution<C: Groups> {
 }
 
 /// Secrets with the proofs that they are known.
-pub struct Keys<C: Groups> {
-    pub secrets: [Zeroizing<Scalar<C>>; 3],
+pub struct Keys<C: Curve> {
+    pub secrets: [Zeroizing<C::Fr>; 3],
     pub proofs: [KeyProof<C>; 3],
 }
 
 /// The encodings of both groups, made once.
-pub struct Codecs<C: Groups> {
-    pub first: Codec<C::First>,
-    pub second: Codec<C::Second>,
+pub struct Codecs<C: Curve> {
+    pub first: Codec<C, C::G1>,
+    pub second: Codec<C, C::G2>,
 }
 
-impl<C: Groups> Default for Codecs<C> {
+impl<C: Curve> Default for Codecs<C> {
     fn default() -> Self {
         Self { first: Codec::default(), second: Codec::default() }
     }
 }
 
-impl<C: Groups> Codecs<C> {
-    fn plain(&self, points: &[G1<C>]) -> Vec<u8> {
+impl<C: Curve> Codecs<C> {
+    fn plain(&self, points: &[G1Affine<C>]) -> Vec<u8> {
         let mut out = Vec::new();
         points.iter().for_each(|point| self.first.write_plain(point, &mut out));
         out
     }
 
     /// R of a proof: a point nobody knows the logarithm of, fixed by everything before.
-    fn hashed_point(&self, tag: u8, challenge: &Challenge, base: &G1<C>, product: &G1<C>) -> G2<C> {
+    fn hashed_point(&self, tag: u8, challenge: &Challenge, base: &G1Affine<C>, product: &G1Affine<C>) -> G2Affine<C> {
         let seed = Blake2b::digest(&[&[tag], challenge, &self.plain(&[*base, *product])]);
         let mut random = ChaCha::new(&seed);
         self.second.draw_point(&mut || random.next_word())
     }
 
-    fn proof(&self, tag: usize, challenge: &Challenge, base: G1<C>, secret: &Scalar<C>) -> KeyProof<C> {
+    fn proof(&self, tag: usize, challenge: &Challenge, base: G1Affine<C>, secret: &C::Fr) -> KeyProof<C> {
         let product = (base * secret).into_affine();
         let hashed = self.hashed_point(tag as u8, challenge, &base, &product);
         KeyProof { base, product, product_2: (hashed * secret).into_affine() }
@@ -119,7 +120,7 @@ impl<C: Groups> Codecs<C> {
         let secrets = [random_scalar(entropy)?, random_scalar(entropy)?, random_scalar(entropy)?];
         let mut proofs = Vec::with_capacity(SECRETS.len());
         for (tag, secret) in secrets.iter().enumerate() {
-            let blind: Zeroizing<Scalar<C>> = random_scalar(entropy)?;
+            let blind: Zeroizing<C::Fr> = random_scalar(entropy)?;
             proofs.push(self.proof(tag, challenge, (generator_1::<C>() * *blind).into_affine(), secret));
         }
         Ok(Keys { secrets, proofs: [proofs[0], proofs[1], proofs[2]] })
@@ -128,8 +129,8 @@ impl<C: Groups> Codecs<C> {
     /// The public "secrets" of a beacon.
     pub fn beacon_keys(&self, challenge: &Challenge, beacon: &Beacon) -> Keys<C> {
         let mut random = ChaCha::new(&beacon.digest());
-        let from_montgomery = from_montgomery::<Scalar<C>>();
-        let mut scalar = || Zeroizing::new(draw::<Scalar<C>>(&mut || random.next_word()) * from_montgomery);
+        let from_montgomery = from_montgomery::<C::Fr>();
+        let mut scalar = || Zeroizing::new(draw::<C::Fr>(&mut || random.next_word()) * from_montgomery);
         let secrets = [scalar(), scalar(), scalar()];
         let mut tag = 0;
         let proofs = [(); 3].map(|()| {
@@ -142,8 +143,8 @@ impl<C: Groups> Codecs<C> {
 
     /// The keys of a contribution of ones, for tests.
     #[cfg(test)]
-    pub fn identity_keys(&self, challenge: &Challenge, base: G1<C>) -> [KeyProof<C>; 3] {
-        [0, 1, 2].map(|tag| self.proof(tag, challenge, base, &Scalar::<C>::from(1u64)))
+    pub fn identity_keys(&self, challenge: &Challenge, base: G1Affine<C>) -> [KeyProof<C>; 3] {
+        [0, 1, 2].map(|tag| self.proof(tag, challenge, base, &C::Fr::from(1u64)))
     }
 
     /// One link of the chain: the proofs of knowledge against the challenge, and every mark against the one before.
@@ -198,15 +199,30 @@ fn from_montgomery<F: PrimeField>() -> F {
     F::from(2u64).pow([bits]).inverse().unwrap_or(F::ZERO)
 }
 
+/// What a hash over 103 GB gives for BN254 and 2^28, the size of the public ceremony that most files are cut from.
+const FIRST_BN254_28: &str = "93da91920d5a54a8a0fde55cd9dc3a10c4f3eef768b62c0948741370864254b4\
+                              c1920f3f29d4ebc0ef3acecf2e2db63a755713d77e1ed77347a56fbc317c7a93";
+
 /// The challenge of the first contribution: a hash over the powers of τ = 1.
-pub fn first_challenge<C: Groups>(power: u32) -> Challenge {
+pub fn first_challenge<C: Curve>(power: u32) -> Challenge {
+    if (C::ID, power) == (Bn254::ID, 28) {
+        let mut out = [0; DIGEST_BYTES];
+        for (byte, digits) in out.iter_mut().zip(FIRST_BN254_28.as_bytes().chunks_exact(2)) {
+            *byte = digits.iter().fold(0, |byte, digit| byte << 4 | (*digit as char).to_digit(16).unwrap_or(0) as u8);
+        }
+        return out;
+    }
+    hash_of_ones::<C>(power)
+}
+
+fn hash_of_ones<C: Curve>(power: u32) -> Challenge {
     let codecs = Codecs::<C>::default();
     let mut hash = Blake2b::default();
     hash.update(&Blake2b::digest(&[]));
     let n = 1usize << power;
     let (mut first, mut second) = (Vec::new(), Vec::new());
-    codecs.first.write_plain(&C::First::GENERATOR, &mut first);
-    codecs.second.write_plain(&C::Second::GENERATOR, &mut second);
+    codecs.first.write_plain(&C::G1::GENERATOR, &mut first);
+    codecs.second.write_plain(&C::G2::GENERATOR, &mut second);
     for (bytes, count) in [(&first, 2 * n - 1), (&second, n), (&first, n), (&first, n), (&second, 1)] {
         (0..count).for_each(|_| hash.update(bytes));
     }
@@ -222,4 +238,16 @@ pub fn check_name(name: &str) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Minutes of hashing; the constant was computed with another implementation (hashlib's).
+    #[test]
+    #[ignore]
+    fn the_stored_first_challenge_is_the_computed_one() {
+        assert_eq!(first_challenge::<Bn254>(28), hash_of_ones::<Bn254>(28));
+    }
 }

@@ -1,79 +1,30 @@
-//! What the ceremony needs of a curve, and loops over many points on at most two threads.
+//! Arithmetic of the ceremony: ratios, random combinations, and loops over many points on at most two threads.
 
 use ark_ec::pairing::Pairing;
 use ark_ec::short_weierstrass::{Affine, Projective, SWCurveConfig};
 use ark_ec::{AffineRepr, CurveGroup, VariableBaseMSM};
 use ark_ff::{AdditiveGroup, BitIteratorBE, Field, PrimeField};
 
+use crate::curve::{Curve, G1Affine, G2Affine};
 use crate::error::{Error, Result};
 
-pub type Scalar<C> = <C as Groups>::Scalar;
-pub type G1<C> = Affine<<C as Groups>::First>;
-pub type G2<C> = Affine<<C as Groups>::Second>;
-
-/// A pairing-friendly curve in short Weierstrass form with what the file formats need to know of it.
-pub trait Groups: Copy + std::fmt::Debug + Eq + Send + Sync + 'static {
-    /// Curve byte of the file formats.
-    const ID: u8;
-    const NAME: &'static str;
-    /// Largest power of three in a domain's size.
-    const THREES_MAX: u32;
-    type Scalar: PrimeField;
-    type First: SWCurveConfig<ScalarField = Self::Scalar>;
-    type Second: SWCurveConfig<ScalarField = Self::Scalar>;
-
-    /// Whether e(a, b)·e(c, d) = 1.
-    fn product_is_one(a: &G1<Self>, b: &G2<Self>, c: &G1<Self>, d: &G2<Self>) -> bool;
+pub fn generator_1<C: Curve>() -> G1Affine<C> {
+    C::G1::GENERATOR
 }
 
-fn product_is_one<E: Pairing>(left: [E::G1Affine; 2], right: [E::G2Affine; 2]) -> bool {
-    E::multi_pairing(left, right).0 == E::TargetField::ONE
+pub fn generator_2<C: Curve>() -> G2Affine<C> {
+    C::G2::GENERATOR
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bn254;
-
-impl Groups for Bn254 {
-    const ID: u8 = 1;
-    const NAME: &'static str = "bn254";
-    const THREES_MAX: u32 = 2;
-    type Scalar = ark_bn254::Fr;
-    type First = ark_bn254::g1::Config;
-    type Second = ark_bn254::g2::Config;
-
-    fn product_is_one(a: &G1<Self>, b: &G2<Self>, c: &G1<Self>, d: &G2<Self>) -> bool {
-        product_is_one::<ark_bn254::Bn254>([*a, *c], [*b, *d])
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bls381;
-
-impl Groups for Bls381 {
-    const ID: u8 = 2;
-    const NAME: &'static str = "bls12-381";
-    const THREES_MAX: u32 = 1;
-    type Scalar = ark_bls12_381::Fr;
-    type First = ark_bls12_381::g1::Config;
-    type Second = ark_bls12_381::g2::Config;
-
-    fn product_is_one(a: &G1<Self>, b: &G2<Self>, c: &G1<Self>, d: &G2<Self>) -> bool {
-        product_is_one::<ark_bls12_381::Bls12_381>([*a, *c], [*b, *d])
-    }
-}
-
-pub fn generator_1<C: Groups>() -> G1<C> {
-    C::First::GENERATOR
-}
-
-pub fn generator_2<C: Groups>() -> G2<C> {
-    C::Second::GENERATOR
+/// Whether e(a, b)·e(c, d) = 1 for a, c and b, d.
+pub fn product_is_one<C: Curve>(left: [G1Affine<C>; 2], right: [G2Affine<C>; 2]) -> bool {
+    C::Pairing::multi_pairing(left, right).0 == <C::Pairing as Pairing>::TargetField::ONE
 }
 
 /// Whether `base` to `product` (G1) is what `base_2` to `product_2` (G2) is; never with a point at infinity.
-pub fn same_ratio<C: Groups>(base: &G1<C>, product: &G1<C>, base_2: &G2<C>, product_2: &G2<C>) -> bool {
+pub fn same_ratio<C: Curve>(base: &G1Affine<C>, product: &G1Affine<C>, base_2: &G2Affine<C>, product_2: &G2Affine<C>) -> bool {
     let infinite = base.is_zero() || product.is_zero() || base_2.is_zero() || product_2.is_zero();
-    !infinite && C::product_is_one(base, product_2, &-*product, base_2)
+    !infinite && product_is_one::<C>([*base, -*product], [*product_2, *base_2])
 }
 
 /// Two threads at most: a controller has other work to do, and a ceremony is no hurry.

@@ -14,14 +14,15 @@
 pub mod blake2b;
 pub mod chacha;
 pub mod chain;
-// pub mod derive;
+pub mod derive;
 pub mod groups;
 pub mod phase1;
-// pub mod phase2;
+pub mod phase2;
 pub mod points;
 pub mod ptau;
 #[cfg(feature = "pyo3")]
 pub mod python;
+pub mod record;
 pub mod secret;
 pub mod stream;
 #[cfg(test)]

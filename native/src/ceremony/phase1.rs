@@ -8,11 +8,10 @@ use crate::ceremony::blake2b::Blake2b;
 use crate::ceremony::chain::{
     check_name, first_challenge, Challenge, Codecs, Contribution, Keys, Marks, CONTRIBUTIONS_MAX,
 };
-use crate::ceremony::groups::{
-    combine, generator_1, generator_2, halves, points, random_coefficients, same_ratio, Groups, Scalar, G1, G2,
-};
+use crate::ceremony::groups::{combine, generator_1, generator_2, halves, points, random_coefficients, same_ratio};
 use crate::ceremony::points::Codec;
 use crate::ceremony::secret::Beacon;
+use crate::curve::{Curve, G1Affine, G2Affine};
 use crate::error::{Error, Result};
 
 pub const FORMAT: &str = "phase1-format";
@@ -26,15 +25,15 @@ pub const CEREMONY_POWER_MAX: u32 = 28;
 const CHUNK_POINTS: usize = 1 << 14;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Phase1<C: Groups> {
+pub struct Phase1<C: Curve> {
     pub power: u32,
     /// The power the contributions were made with; above `power` for a file cut down.
     pub ceremony_power: u32,
-    pub tau_1: Vec<G1<C>>,
-    pub tau_2: Vec<G2<C>>,
-    pub alpha_1: Vec<G1<C>>,
-    pub beta_1: Vec<G1<C>>,
-    pub beta_2: G2<C>,
+    pub tau_1: Vec<G1Affine<C>>,
+    pub tau_2: Vec<G2Affine<C>>,
+    pub alpha_1: Vec<G1Affine<C>>,
+    pub beta_1: Vec<G1Affine<C>>,
+    pub beta_2: G2Affine<C>,
     pub contributions: Vec<Contribution<C>>,
 }
 
@@ -62,7 +61,7 @@ pub fn check_power(power: u32) -> Result<()> {
     }
 }
 
-impl<C: Groups> Phase1<C> {
+impl<C: Curve> Phase1<C> {
     /// Powers of τ = 1, to which nobody has contributed.
     pub fn new(power: u32) -> Result<Self> {
         check_power(power)?;
@@ -116,8 +115,8 @@ impl<C: Groups> Phase1<C> {
         beacon: Option<Beacon>,
     ) -> Result<()> {
         let [tau, alpha, beta] = &keys.secrets;
-        scale(&mut self.tau_1, &Scalar::<C>::ONE, tau)?;
-        scale(&mut self.tau_2, &Scalar::<C>::ONE, tau)?;
+        scale(&mut self.tau_1, &C::Fr::ONE, tau)?;
+        scale(&mut self.tau_2, &C::Fr::ONE, tau)?;
         scale(&mut self.alpha_1, alpha, tau)?;
         scale(&mut self.beta_1, beta, tau)?;
         let mut beta_2 = [self.beta_2];
@@ -275,11 +274,11 @@ fn shifted_sums<P: SWCurveConfig>(points: &[Affine<P>]) -> Result<(Affine<P>, Af
     Ok((combine(&points[..n], &coefficients), combine(&points[1..], &coefficients)))
 }
 
-fn hash_points<P: SWCurveConfig>(
+fn hash_points<C: Curve, P: SWCurveConfig>(
     hash: &mut Blake2b,
     points: &[Affine<P>],
-    codec: &Codec<P>,
-    write: fn(&Codec<P>, &Affine<P>, &mut Vec<u8>),
+    codec: &Codec<C, P>,
+    write: fn(&Codec<C, P>, &Affine<P>, &mut Vec<u8>),
 ) -> Result<()> {
     for chunk in points.chunks(CHUNK_POINTS) {
         let bytes = halves(chunk.len(), |range| {

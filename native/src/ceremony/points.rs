@@ -16,6 +16,8 @@ use ark_ec::{AffineRepr, CurveGroup};
 use ark_ff::{AdditiveGroup, Field, PrimeField};
 
 use crate::ceremony::groups::double_and_add;
+use crate::curve::Curve;
+use crate::encoding::{self, PointFault};
 
 /// The prime field below the coordinates.
 type Base<P> = <<P as ark_ec::CurveConfig>::BaseField as Field>::BasePrimeField;
@@ -23,25 +25,22 @@ type Coordinate<P> = <P as ark_ec::CurveConfig>::BaseField;
 
 const TOP: u8 = 0x80;
 const SECOND: u8 = 0x40;
-const THIRD: u8 = 0x20;
-
 pub type Fault = &'static str;
 const NOT_CANONICAL: Fault = "a coordinate not below the field modulus";
 const OFF_CURVE: Fault = "not on the curve";
 const SUBGROUP: Fault = "not in the prime-order subgroup";
-const FLAGS: Fault = "flag bits not allowed here";
 
 /// Encodings of the points of one group.
-pub struct Codec<P: SWCurveConfig> {
+pub struct Codec<C: Curve, P: SWCurveConfig> {
     to_montgomery: Base<P>,
     from_montgomery: Base<P>,
     /// Bytes of one element of the prime field.
     word: usize,
     degree: usize,
-    group: PhantomData<P>,
+    group: PhantomData<(C, P)>,
 }
 
-impl<P: SWCurveConfig> Default for Codec<P> {
+impl<C: Curve, P: SWCurveConfig> Default for Codec<C, P> {
     fn default() -> Self {
         let word = Base::<P>::MODULUS.as_ref().len() * 8;
         let to_montgomery = Base::<P>::from(2u64).pow([8 * word as u64]);
@@ -56,42 +55,13 @@ impl<P: SWCurveConfig> Default for Codec<P> {
     }
 }
 
-impl<P: SWCurveConfig> Codec<P> {
+impl<C: Curve, P: SWCurveConfig> Codec<C, P> {
     pub fn compressed_bytes(&self) -> usize {
         self.word * self.degree
     }
 
     pub fn montgomery_bytes(&self) -> usize {
         2 * self.word * self.degree
-    }
-
-    /// Whether the modulus leaves three bits free: then compression, infinity and sign have one each.
-    fn three_flags(&self) -> bool {
-        8 * self.word - Base::<P>::MODULUS_BIT_SIZE as usize >= 3
-    }
-
-    fn flag_bits(&self) -> u8 {
-        if self.three_flags() {
-            TOP | SECOND | THIRD
-        } else {
-            TOP | SECOND
-        }
-    }
-
-    fn infinity_flags(&self) -> u8 {
-        if self.three_flags() {
-            TOP | SECOND
-        } else {
-            SECOND
-        }
-    }
-
-    fn sign_flags(&self, larger: bool) -> u8 {
-        match (larger, self.three_flags()) {
-            (false, _) => TOP,
-            (true, true) => TOP | THIRD,
-            (true, false) => TOP | SECOND,
-        }
     }
 
     fn write_big(&self, value: &Coordinate<P>, out: &mut Vec<u8>) {
@@ -101,47 +71,12 @@ impl<P: SWCurveConfig> Codec<P> {
         }
     }
 
-    fn read_big(&self, bytes: &[u8]) -> Result<Coordinate<P>, Fault> {
-        let words = bytes.chunks_exact(self.word).rev().map(|chunk| {
-            let mut limbs = <Base<P> as PrimeField>::BigInt::default();
-            for (limb, bytes) in limbs.as_mut().iter_mut().rev().zip(chunk.chunks_exact(8)) {
-                *limb = u64::from_be_bytes(eight(bytes));
-            }
-            Base::<P>::from_bigint(limbs).ok_or(NOT_CANONICAL)
-        });
-        Coordinate::<P>::from_base_prime_field_elems(words.collect::<Result<Vec<_>, _>>()?).ok_or(NOT_CANONICAL)
-    }
-
     pub fn write_compressed(&self, point: &Affine<P>, out: &mut Vec<u8>) {
-        let start = out.len();
-        match point.xy() {
-            None => {
-                out.resize(start + self.compressed_bytes(), 0);
-                out[start] = self.infinity_flags();
-            }
-            Some((x, y)) => {
-                self.write_big(&x, out);
-                out[start] |= self.sign_flags(is_larger(&y));
-            }
-        }
+        encoding::compress::<C, P>(point, out);
     }
 
     pub fn read_compressed(&self, bytes: &[u8]) -> Result<Affine<P>, Fault> {
-        let flags = bytes[0] & self.flag_bits();
-        if flags == self.infinity_flags() {
-            let rest = bytes[0] == flags && bytes[1..].iter().all(|byte| *byte == 0);
-            return if rest { Ok(Affine::zero()) } else { Err(FLAGS) };
-        }
-        let larger = flags == self.sign_flags(true);
-        if !larger && flags != self.sign_flags(false) {
-            return Err(FLAGS);
-        }
-        let mut copy = bytes.to_vec();
-        copy[0] &= !self.flag_bits();
-        let x = self.read_big(&copy)?;
-        let (small, large) = Affine::<P>::get_ys_from_x_unchecked(x).ok_or(OFF_CURVE)?;
-        let y = if is_larger(&small) == larger { small } else { large };
-        checked(x, y)
+        encoding::decompress::<C, P>(bytes).map_err(PointFault::text)
     }
 
     pub fn write_montgomery(&self, point: &Affine<P>, out: &mut Vec<u8>) {

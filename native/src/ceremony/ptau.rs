@@ -8,11 +8,12 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use ark_ff::{Field, PrimeField};
 
 use crate::ceremony::chain::{Codecs, Contribution, CONTRIBUTIONS_MAX};
-use crate::ceremony::groups::{Bls381, Bn254, Groups};
+
 use crate::ceremony::phase1::{check_power, Phase1, CEREMONY_POWER_MAX};
 use crate::ceremony::secret::Beacon;
 use crate::ceremony::stream::{io_error, Form, Sink, Source};
 use crate::ceremony::transcript::{read_points, write_points};
+use crate::curve::{Curve, CurveId};
 use crate::error::{Error, Result};
 
 pub const FORMAT: &str = "ptau-format";
@@ -43,7 +44,7 @@ pub struct Sections<F> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    pub curve: u8,
+    pub curve: CurveId,
     pub power: u32,
     pub ceremony_power: u32,
 }
@@ -111,8 +112,8 @@ impl<F: Read + Seek> Sections<F> {
         let (power, ceremony_power) = (source.u32_le()?, source.u32_le()?);
         source.finish()?;
         let curve = match prime {
-            prime if prime == modulus::<ark_bn254::Fq>() => Bn254::ID,
-            prime if prime == modulus::<ark_bls12_381::Fq>() => Bls381::ID,
+            prime if prime == modulus::<ark_bn254::Fq>() => CurveId::Bn254,
+            prime if prime == modulus::<ark_bls12_381::Fq>() => CurveId::Bls381,
             _ => return fail("a curve other than BN254 (bn128) and BLS12-381"),
         };
         if !(1..=CEREMONY_POWER_MAX).contains(&power) || !(power..=CEREMONY_POWER_MAX).contains(&ceremony_power) {
@@ -122,12 +123,12 @@ impl<F: Read + Seek> Sections<F> {
     }
 
     /// The first 2^`power` powers (default: all) with the history.
-    pub fn read<C: Groups>(&mut self, power: Option<u32>) -> Result<Phase1<C>> {
+    pub fn read<C: Curve>(&mut self, power: Option<u32>) -> Result<Phase1<C>> {
         let header = self.header()?;
         let power = power.unwrap_or(header.power);
         check_power(power)?;
-        if header.curve != C::ID || power > header.power {
-            return fail(format!("power {power} of a file with power {} on curve {}", header.power, header.curve));
+        if header.curve.byte() != C::ID || power > header.power {
+            return fail(format!("power {power} of a file with power {} on curve {}", header.power, header.curve.name()));
         }
         let codecs = Codecs::<C>::default();
         let (all, n) = (1u64 << header.power, 1usize << power);
@@ -156,7 +157,7 @@ fn modulus<F: PrimeField>() -> Vec<u8> {
     F::MODULUS.as_ref().iter().flat_map(|limb| limb.to_le_bytes()).collect()
 }
 
-fn read_contributions<C: Groups, R: Read>(source: &mut Source<R>, codecs: &Codecs<C>) -> Result<Vec<Contribution<C>>> {
+fn read_contributions<C: Curve, R: Read>(source: &mut Source<R>, codecs: &Codecs<C>) -> Result<Vec<Contribution<C>>> {
     let count = source.u32_le()?;
     if count > CONTRIBUTIONS_MAX {
         return source.fail(format!("{count} contributions, at most {CONTRIBUTIONS_MAX}"));
@@ -216,9 +217,9 @@ fn read_parameters<R: Read>(source: &mut Source<R>, length: u64) -> Result<(Opti
 }
 
 /// Writes an unprepared file.
-pub fn write<C: Groups>(phase1: &Phase1<C>, out: impl Write) -> Result<()> {
+pub fn write<C: Curve>(phase1: &Phase1<C>, out: impl Write) -> Result<()> {
     let codecs = Codecs::<C>::default();
-    let prime = modulus::<<<C::First as ark_ec::CurveConfig>::BaseField as Field>::BasePrimeField>();
+    let prime = modulus::<<<C::G1 as ark_ec::CurveConfig>::BaseField as Field>::BasePrimeField>();
     let mut sink = Sink::new(out);
     sink.bytes(MAGIC)?;
     sink.bytes(&[VERSION.to_le_bytes(), 7u32.to_le_bytes()].concat())?;
@@ -249,7 +250,7 @@ fn section<W: Write>(sink: &mut Sink<W>, kind: u32, length: usize) -> Result<()>
     sink.bytes(&(length as u64).to_le_bytes())
 }
 
-fn write_contributions<C: Groups>(phase1: &Phase1<C>, codecs: &Codecs<C>, out: &mut Vec<u8>) -> Result<()> {
+fn write_contributions<C: Curve>(phase1: &Phase1<C>, codecs: &Codecs<C>, out: &mut Vec<u8>) -> Result<()> {
     let mut sink = Sink::new(out);
     sink.bytes(&(phase1.contributions.len() as u32).to_le_bytes())?;
     for contribution in &phase1.contributions {

@@ -8,13 +8,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zeroize::Zeroizing;
 
-use crate::ceremony::groups::{Bls381, Bn254, Groups};
 use crate::ceremony::phase1::{Contributor, Phase1};
 use crate::ceremony::secret::Beacon;
 use crate::ceremony::stream::io_error;
 use crate::ceremony::{ptau, transcript};
+use crate::curve::{Curve, CurveId};
 use crate::error::{Error, Result};
 use crate::python::guarded;
+use crate::with_curve;
 
 /// (name, is a beacon, hash of the response)
 type Contributors = Vec<(Option<String>, bool, Vec<u8>)>;
@@ -35,39 +36,14 @@ fn create(path: &PathBuf) -> Result<BufWriter<File>> {
         .map_err(|error| Error::new("file", format!("{}: {error}", path.display())))
 }
 
-/// Runs `$body` with `$C` the curve of this byte.
-macro_rules! on_curve {
-    ($id:expr, $C:ident => $body:expr) => {
-        match $id {
-            Bn254::ID => {
-                type $C = Bn254;
-                $body
-            }
-            Bls381::ID => {
-                type $C = Bls381;
-                $body
-            }
-            other => Err(Error::new("curve-unsupported", format!("curve {other}"))),
-        }
-    };
-}
-
-fn curve_of_name(name: &str) -> Result<u8> {
-    match name {
-        Bn254::NAME => Ok(Bn254::ID),
-        Bls381::NAME => Ok(Bls381::ID),
-        _ => Err(Error::new("curve-unsupported", format!("{name:?}, expected bn254 or bls12-381"))),
-    }
-}
-
-fn phase1_curve(path: &PathBuf) -> Result<u8> {
+fn phase1_curve(path: &PathBuf) -> Result<CurveId> {
     let (mut file, _) = open(path)?;
     let mut head = Vec::new();
     file.by_ref().take(transcript::MAGIC.len() as u64 + 1).read_to_end(&mut head).map_err(|e| io_error(&e))?;
     transcript::curve(&head)
 }
 
-pub fn load_phase1<C: Groups>(path: &PathBuf) -> Result<(Phase1<C>, [u8; 32])> {
+pub fn load_phase1<C: Curve>(path: &PathBuf) -> Result<(Phase1<C>, [u8; 32])> {
     let (file, length) = open(path)?;
     transcript::read(file, length)
 }
@@ -79,8 +55,8 @@ fn listed(contributors: Vec<Contributor>) -> Contributors {
 /// Writes the powers of τ = 1, to which nobody has contributed yet.
 #[pyfunction]
 fn phase1_new(py: Python<'_>, curve: &str, power: u32, out: PathBuf) -> PyResult<()> {
-    let id = curve_of_name(curve)?;
-    Ok(guarded(py, || on_curve!(id, C => transcript::write(&Phase1::<C>::new(power)?, create(&out)?).map(|_| ())))?)
+    let id = CurveId::named(curve)?;
+    Ok(guarded(py, || with_curve!(id, C => transcript::write(&Phase1::<C>::new(power)?, create(&out)?).map(|_| ())))?)
 }
 
 /// Contributes to `source`, or ends it with a beacon; returns the hash of the response.
@@ -96,7 +72,7 @@ fn phase1_contribute<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let entropy = Zeroizing::new(entropy.to_vec());
     let hash = guarded(py, || {
-        on_curve!(phase1_curve(&source)?, C => {
+        with_curve!(phase1_curve(&source)?, C => {
             let (mut phase1, _) = load_phase1::<C>(&source)?;
             match beacon {
                 None => phase1.contribute(name, &entropy)?,
@@ -114,14 +90,14 @@ fn phase1_contribute<'py>(
 #[pyfunction]
 fn phase1_verify(py: Python<'_>, source: PathBuf) -> PyResult<Phase1Report> {
     Ok(guarded(py, || {
-        on_curve!(phase1_curve(&source)?, C => {
+        with_curve!(phase1_curve(&source)?, C => {
             let (phase1, digest) = load_phase1::<C>(&source)?;
             report(&phase1, digest)
         })
     })?)
 }
 
-fn report<C: Groups>(phase1: &Phase1<C>, digest: [u8; 32]) -> Result<Phase1Report> {
+fn report<C: Curve>(phase1: &Phase1<C>, digest: [u8; 32]) -> Result<Phase1Report> {
     let found = phase1.verify()?;
     let contributors = listed(found.contributors);
     Ok((C::NAME, phase1.power, phase1.ceremony_power, digest.to_vec(), contributors, found.powers_hashed))
@@ -135,7 +111,7 @@ fn ptau_import(py: Python<'_>, source: PathBuf, out: PathBuf, power: Option<u32>
         let (file, length) = open(&source)?;
         let mut sections = ptau::Sections::open(file, length)?;
         let prepared = sections.prepared();
-        on_curve!(sections.header()?.curve, C => {
+        with_curve!(sections.header()?.curve, C => {
             let phase1 = sections.read::<C>(power)?;
             let mut found = report(&phase1, [0; 32])?;
             found.3 = transcript::write(&phase1, create(&out)?)?.to_vec();
@@ -148,7 +124,7 @@ fn ptau_import(py: Python<'_>, source: PathBuf, out: PathBuf, power: Option<u32>
 #[pyfunction]
 fn ptau_export(py: Python<'_>, source: PathBuf, out: PathBuf) -> PyResult<()> {
     Ok(guarded(py, || {
-        on_curve!(phase1_curve(&source)?, C => {
+        with_curve!(phase1_curve(&source)?, C => {
             let (phase1, _) = load_phase1::<C>(&source)?;
             ptau::write(&phase1, create(&out)?)
         })

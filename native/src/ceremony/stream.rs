@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::ceremony::groups::halves;
 use crate::ceremony::points::Codec;
+use crate::curve::Curve;
 use crate::error::{Error, Result};
 
 /// Points held as bytes at a time.
@@ -20,7 +21,7 @@ pub enum Form {
 }
 
 impl Form {
-    pub fn bytes<P: SWCurveConfig>(self, codec: &Codec<P>) -> usize {
+    pub fn bytes<C: Curve, P: SWCurveConfig>(self, codec: &Codec<C, P>) -> usize {
         match self {
             Self::Compressed => codec.compressed_bytes(),
             Self::Montgomery => codec.montgomery_bytes(),
@@ -102,9 +103,9 @@ impl<R: Read> Source<R> {
     }
 
     /// `n` points; the space for them is known to be there before it is taken.
-    pub fn points<P: SWCurveConfig>(
+    pub fn points<C: Curve, P: SWCurveConfig>(
         &mut self,
-        codec: &Codec<P>,
+        codec: &Codec<C, P>,
         form: Form,
         n: usize,
         what: &str,
@@ -135,9 +136,9 @@ impl<R: Read> Source<R> {
     }
 
     /// The same where no point may be at infinity.
-    pub fn finite<P: SWCurveConfig>(
+    pub fn finite<C: Curve, P: SWCurveConfig>(
         &mut self,
-        codec: &Codec<P>,
+        codec: &Codec<C, P>,
         form: Form,
         n: usize,
         what: &str,
@@ -149,7 +150,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    pub fn point<P: SWCurveConfig>(&mut self, codec: &Codec<P>, form: Form, what: &str) -> Result<Affine<P>> {
+    pub fn point<C: Curve, P: SWCurveConfig>(&mut self, codec: &Codec<C, P>, form: Form, what: &str) -> Result<Affine<P>> {
         Ok(self.finite(codec, form, 1, what)?[0])
     }
 
@@ -185,7 +186,7 @@ impl<W: Write> Sink<W> {
         self.bytes(bytes)
     }
 
-    pub fn points<P: SWCurveConfig>(&mut self, codec: &Codec<P>, form: Form, points: &[Affine<P>]) -> Result<()> {
+    pub fn points<C: Curve, P: SWCurveConfig>(&mut self, codec: &Codec<C, P>, form: Form, points: &[Affine<P>]) -> Result<()> {
         for chunk in points.chunks(CHUNK_POINTS) {
             let mut out = Vec::with_capacity(chunk.len() * form.bytes(codec));
             for point in chunk {

@@ -13,16 +13,17 @@
 use std::io::{Read, Write};
 
 use crate::ceremony::chain::{Codecs, Contribution, KeyProof, Marks, CONTRIBUTIONS_MAX};
-use crate::ceremony::groups::Groups;
+
 use crate::ceremony::phase1::{Phase1, CEREMONY_POWER_MAX, FORMAT, POWER_MAX, POWER_MIN};
 use crate::ceremony::secret::Beacon;
 use crate::ceremony::stream::{Form, Sink, Source};
+use crate::curve::{Curve, CurveId};
 use crate::error::{Error, Result};
 
 pub const MAGIC: &[u8; 8] = b"SITSPT01";
 
 /// Writes the file; returns its SHA-256.
-pub fn write<C: Groups>(phase1: &Phase1<C>, out: impl Write) -> Result<[u8; 32]> {
+pub fn write<C: Curve>(phase1: &Phase1<C>, out: impl Write) -> Result<[u8; 32]> {
     let codecs = Codecs::<C>::default();
     let mut sink = Sink::new(out);
     sink.bytes(MAGIC)?;
@@ -66,7 +67,7 @@ pub fn read_beacon<R: Read>(source: &mut Source<R>) -> Result<Option<Beacon>> {
 }
 
 /// Marks and keys of a contribution, in the order of the files.
-pub fn write_points<C: Groups, W: Write>(
+pub fn write_points<C: Curve, W: Write>(
     sink: &mut Sink<W>,
     codecs: &Codecs<C>,
     form: Form,
@@ -84,7 +85,7 @@ pub fn write_points<C: Groups, W: Write>(
 }
 
 /// The counterpart of [`write_points`]; infinity is refused everywhere.
-pub fn read_points<C: Groups, R: Read>(
+pub fn read_points<C: Curve, R: Read>(
     source: &mut Source<R>,
     codecs: &Codecs<C>,
     form: Form,
@@ -99,19 +100,21 @@ pub fn read_points<C: Groups, R: Read>(
     Ok((Marks { tau_1, tau_2, alpha_1: greek[0], beta_1: greek[1], beta_2 }, [key(0), key(1), key(2)]))
 }
 
-/// The curve byte of a file; its magic is checked.
-pub fn curve(head: &[u8]) -> Result<u8> {
+/// The curve of a file, from its first nine bytes.
+pub fn curve(head: &[u8]) -> Result<CurveId> {
     match head {
-        [magic @ .., id] if magic == MAGIC => Ok(*id),
+        [magic @ .., id] if magic == MAGIC => {
+            CurveId::from_byte(*id).ok_or_else(|| Error::new(FORMAT, format!("unknown curve {id}")))
+        }
         _ => Err(Error::new(FORMAT, "not a phase 1 file (SITSPT01)")),
     }
 }
 
 /// Reads a file of `length` bytes; returns it with its SHA-256. Error `phase1-format`.
-pub fn read<C: Groups>(file: impl Read, length: u64) -> Result<(Phase1<C>, [u8; 32])> {
+pub fn read<C: Curve>(file: impl Read, length: u64) -> Result<(Phase1<C>, [u8; 32])> {
     let codecs = Codecs::<C>::default();
     let mut source = Source::new(file, length, FORMAT);
-    if curve(&source.take(MAGIC.len() + 1)?)? != C::ID {
+    if curve(&source.take(MAGIC.len() + 1)?)?.byte() != C::ID {
         return source.fail(format!("another curve, expected {}", C::NAME));
     }
     let (power, ceremony_power) = (u32::from(source.u8()?), u32::from(source.u8()?));
@@ -149,7 +152,7 @@ pub fn check_powers<R: Read>(source: &Source<R>, power: u32, ceremony_power: u32
     Ok(())
 }
 
-fn read_contribution<C: Groups, R: Read>(source: &mut Source<R>, codecs: &Codecs<C>) -> Result<Contribution<C>> {
+fn read_contribution<C: Curve, R: Read>(source: &mut Source<R>, codecs: &Codecs<C>) -> Result<Contribution<C>> {
     let (marks, keys) = read_points(source, codecs, Form::Compressed)?;
     let (state, next_challenge) = (source.array()?, source.array()?);
     let name = Some(source.text()?).filter(|name| !name.is_empty());
