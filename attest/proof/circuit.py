@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from attest.proof import bls12_381, bn254
 from attest.proof.errors import CircuitError
+from attest.proof.points import PairingCurve
 
 MAGIC: Final = b"SITSR1C1"
 FILE_BYTES_MAX: Final = 64 << 20
@@ -44,6 +46,24 @@ class Curve(IntEnum):
 
     BN254 = 1
     BLS12_381 = 2
+
+    @property
+    def text(self) -> str:
+        """The name in configuration and on the command line: ``bn254`` or ``bls12-381``."""
+        return self.name.lower().replace("_", "-")
+
+    @property
+    def parameters(self) -> PairingCurve:
+        """Moduli, generators and encodings."""
+        return bn254.CURVE if self is Curve.BN254 else bls12_381.CURVE
+
+    @classmethod
+    def named(cls, text: str) -> Curve:
+        """The curve of a ``text``; raises :class:`CircuitError` (``curve-unknown``)."""
+        for curve in cls:
+            if curve.text == text:
+                return curve
+        raise CircuitError("curve-unknown", found=repr(text)[:40], expected=" or ".join(curve.text for curve in cls))
 
 
 @dataclass(frozen=True, slots=True)
