@@ -31,9 +31,6 @@ PROOFS = 5
 
 _CONTEXT = bytes(range(31))
 
-FIELD_ORDER = 21888242871839275222246405745257275088548364400416034343698204186575808495617
-"""r of BN254 (EIP-197)."""
-
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
@@ -141,15 +138,15 @@ def _expect_refusal(sandbox: Sandbox, row: list[int]) -> None:
 def _run_circuit(circuit: bytes, keys: tuple[bytes, bytes], rows: Ints, expected: Ints) -> tuple[float, Groth16Prover]:
     """Witness of every row against the reference and the constraints, one proof against the key."""
     prover = Groth16Prover(circuit, keys[0])
-    first_output = 1 + prover.n_inputs
+    first_output, r = 1 + prover.n_inputs, prover.curve.parameters.r
     for row, values in zip(rows.tolist(), expected.tolist(), strict=True):
         wires = prover.witness(row, _CONTEXT)
         outputs = wires[first_output : first_output + prover.n_outputs]
-        if outputs != [value % FIELD_ORDER for value in values]:
+        if outputs != [value % r for value in values]:
             raise _circuit_error(f"outputs {outputs} for {row}", f"{values} as the reference")
         if (index := first_unsatisfied(circuit, wires)) is not None:
             raise _circuit_error(f"constraint {index} unsatisfied for {row}", "a satisfied circuit")
-        wires[first_output] = (wires[first_output] + 1) % FIELD_ORDER
+        wires[first_output] = (wires[first_output] + 1) % r
         if first_unsatisfied(circuit, wires) is None:
             raise _circuit_error(f"a wrong output accepted for {row}", "an unsatisfied constraint")
     verifier = NativeVerifier(keys[1], vk_sha256=key_hash(keys[1]))

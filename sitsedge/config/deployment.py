@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from attest.proof.circuit import CurveName
 from sitsedge.config.source import ConfigError, ConfigFault, load_model, positions_of
 from sitsedge.config.units import UNITS
 
@@ -39,6 +40,8 @@ class ModelFiles(Strict):
     calibration: str | None = None
     limits: str | None = None
     bundle: str | None = None
+    curve: CurveName | None = None
+    """Of the proofs of a module built here (default BN254); a bundle brings its own."""
 
     @model_validator(mode="after")
     def _one_way(self) -> ModelFiles:
@@ -46,6 +49,8 @@ class ModelFiles(Strict):
         given = [part for part in parts if part is not None]
         if (self.bundle is not None and given) or len(given) not in (0, len(parts)):
             raise ValueError("either 'bundle', or all of 'onnx', 'calibration' and 'limits'")
+        if self.curve is not None and self.onnx is None:
+            raise ValueError("'curve' only where the module is built from 'onnx': a bundle brings its own")
         return self
 
 

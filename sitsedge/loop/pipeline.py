@@ -130,4 +130,4 @@ class Pipeline:
                 expected="the same outputs from both",
                 hint="the module and its circuit do not belong together: stop and inspect the bundle",
             )
-        return ProofKind.GROTH16_BN254, proven.proof
+        return ProofKind(int(proven.curve)), proven.proof
