@@ -46,11 +46,11 @@ def development_setup(circuit: bytes) -> tuple[bytes, bytes]:
         return _native.setup(circuit)
 
 
-def kernels(curve: Curve) -> list[str]:
-    """Names of the kernels this machine can run for ``curve``, fastest first."""
+def kernels(curve: str) -> list[str]:
+    """Names of the kernels this machine can run for ``curve`` (``bn254``, ``bls12-381``), fastest first."""
     from attest import _native
 
-    return _native.kernels(curve.text)
+    return _native.kernels(curve)
 
 
 def first_unsatisfied(circuit: bytes, wires: Sequence[int]) -> int | None:
