@@ -1,7 +1,8 @@
 """The self-test of one build: reference, ONNX Runtime, WASM (both engines) and circuit must agree.
 
-It runs on calibration rows, the corners of the box (all of them up to eight inputs, else a fixed sample) and
-rows built to hit the requantise boundaries. Nothing is written when anything differs.
+First the circuit's rows are shown to admit one witness per input inside the box (attest.proof.uniqueness), whatever a
+prover might try. Then everything runs on calibration rows, the corners of the box (all of them up to eight inputs, else
+a fixed sample) and rows built to hit the requantise boundaries. Nothing is written when anything differs.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import onnxruntime
 
-from attest.proof.errors import PROOF_PAIRING
+from attest.proof.builder import Interval
+from attest.proof.circuit import decode
+from attest.proof.errors import PROOF_PAIRING, CircuitError
 from attest.proof.keys import key_hash
 from attest.proof.prover import Groth16Prover, first_unsatisfied
+from attest.proof.uniqueness import require_unique
 from attest.proof.verifier import NativeVerifier, failed_check
 from sitsedge.compiler.errors import SelfTestError
 from sitsedge.compiler.reference import IntegerModel, Ints
@@ -74,6 +78,7 @@ def run_selftest(
 
     Raises ``SelfTestError``.
     """
+    _require_unique(model, circuit)
     corners = corner_rows(model)
     sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), ROWS_MAX)).astype(np.int64)]
     tested = np.concatenate([corners, sample, boundary_rows(model, sample)])
@@ -94,6 +99,14 @@ def run_selftest(
         domain_size=prover.domain_size,
         proof_ms=proof_ms,
     )
+
+
+def _require_unique(model: IntegerModel, circuit: bytes) -> None:
+    box = [Interval(int(low), int(high)) for low, high in zip(model.box_low, model.box_high, strict=True)]
+    try:
+        require_unique(decode(circuit), box)
+    except CircuitError as error:
+        raise _circuit_error(error.found, error.expected) from error
 
 
 def _compare(what: str, got: Ints, expected: Ints, rows: Ints) -> None:

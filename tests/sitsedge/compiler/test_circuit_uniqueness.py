@@ -16,7 +16,9 @@ from attest.proof.prover import first_unsatisfied
 from attest.proof.uniqueness import analyse
 from sitsedge.bench.networks import NETWORKS, bench_inputs, bench_model
 from sitsedge.compiler.circuit_emit import emit_circuit
+from sitsedge.compiler.errors import SelfTestError
 from sitsedge.compiler.reference import IntegerModel
+from sitsedge.compiler.selftest import run_selftest
 from tests.attest.proof.forge import ORDERS, binds, broken, execute, false_witness, without_row
 from tests.attest.proof.mutations import changed_rows
 from tests.sitsedge.compiler.nets import models, random_model
@@ -130,3 +132,15 @@ def test_honest_witnesses_of_the_program_are_those_of_the_core() -> None:
     data = replace(circuit).encode()
     for inputs in bench_inputs(bench_model(NETWORKS[0]), 5):
         assert first_unsatisfied(data, execute(circuit, inputs, 7, {}, FIELD_ORDER)) is None
+
+
+def test_a_build_whose_circuit_lacks_a_row_is_refused() -> None:
+    """The honest rows of the self-test would all pass; only the missing row gives it away."""
+    model = SMALL["relu"]
+    circuit = decode(emit_circuit(model))
+    for index in range(len(circuit.constraints)):
+        weakened = without_row(circuit, index).encode()
+        with pytest.raises(SelfTestError) as refused:
+            run_selftest(model, wasm=b"", graph=b"", circuit=weakened, keys=(b"", b""), rows=np.zeros((1, 2), np.int64))
+        assert refused.value.code == "selftest"
+        assert "force every wire" in refused.value.expected
