@@ -321,7 +321,7 @@ def _anchors(prepared: Prepared) -> None:
         module_digest=prepared.bundle.digest,
         deployment_digest=prepared.deployment_digest,
         rules=gate_rules(prepared.gate, deployment, prepared.bundle.config),
-        verification_key=prepared.bundle.verification_key if prepared.gate.proof == "inline" else None,
+        verification_key=prepared.bundle.verification_key if prepared.gate.proof != "off" else None,
         development_key=prepared.bundle.config.proof.development,
         device_record=(state.trust / "device-record.cbor").read_bytes() if tpm else None,
         boot_policy=(state.trust / "boot-policy.cose").read_bytes() if tpm else None,
