@@ -22,7 +22,8 @@ class ProofRefused(AttestError):
 class CircuitError(AttestError):
     """Circuit bytes or a circuit under construction break a rule.
 
-    Codes: ``circuit-format``, ``circuit-limit``, ``circuit-program``, ``circuit-bounds``.
+    Codes: ``circuit-format``, ``circuit-limit``, ``circuit-program``, ``circuit-bounds``, ``circuit-unique``,
+    ``curve-unknown``.
     """
 
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, Final
 
+from attest.proof.circuit import Curve
 from attest.proof.errors import ProverError
+
+_CURVE_AT: Final = 8
+"""The curve byte follows the magic in every circuit format; the core has checked both."""
 
 
 @contextmanager
@@ -22,10 +27,11 @@ def _typed() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ProvenInference:
-    """``outputs`` are the circuit's y for the inputs; ``proof`` is 128 bytes."""
+    """``outputs`` are the circuit's y for the inputs; ``proof`` is 128 bytes on BN254, 192 on BLS12-381."""
 
     outputs: tuple[int, ...]
     proof: bytes
+    curve: Curve = Curve.BN254
 
 
 def development_setup(circuit: bytes) -> tuple[bytes, bytes]:
@@ -38,6 +44,13 @@ def development_setup(circuit: bytes) -> tuple[bytes, bytes]:
 
     with _typed():
         return _native.setup(circuit)
+
+
+def kernels(curve: str) -> list[str]:
+    """Names of the kernels this machine can run for ``curve`` (``bn254``, ``bls12-381``), fastest first."""
+    from attest import _native
+
+    return _native.kernels(curve)
 
 
 def first_unsatisfied(circuit: bytes, wires: Sequence[int]) -> int | None:
@@ -55,12 +68,20 @@ class Groth16Prover:
     operating system for each proof and are erased after it.
     """
 
-    def __init__(self, circuit: bytes, proving_key: bytes) -> None:
-        """Raises :class:`ProverError` (``circuit-…``, ``pk-…``, ``kernel-unknown``, ``kernel-unavailable``)."""
+    def __init__(self, circuit: bytes, proving_key: bytes, *, kernel: str | None = None, threads: int = 1) -> None:
+        """``kernel`` is one of :func:`kernels` (default: what ``SITS_KERNEL`` names, else the fastest).
+
+        Raises :class:`ProverError` (``circuit-…``, ``pk-…``, ``kernel-unknown``, ``kernel-unavailable``,
+        ``threads-range``).
+        """
         from attest import _native
 
+        chosen: dict[str, Any] = {} if kernel is None else {"kernel": kernel}
+        if threads != 1:
+            chosen["threads"] = threads
         with _typed():
-            self._native = _native.Prover(circuit, proving_key)
+            self._native = _native.Prover(circuit, proving_key, **chosen)
+        self.curve = Curve(circuit[_CURVE_AT])
 
     @property
     def n_inputs(self) -> int:
@@ -99,7 +120,7 @@ class Groth16Prover:
         """
         with _typed():
             outputs, proof = self._native.prove(inputs, ctx)
-        return ProvenInference(tuple(outputs), proof)
+        return ProvenInference(tuple(outputs), proof, self.curve)
 
     def witness(self, inputs: Sequence[int], ctx: bytes) -> list[int]:
         """All wires as integers mod r, for tests and diagnosis."""
