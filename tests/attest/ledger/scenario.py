@@ -25,6 +25,8 @@ from attest.command import (
     OpenEpoch,
     OutputRule,
     ProofKind,
+    ProofReceipt,
+    ProofStatus,
     ReadBack,
     Receipt,
     Refusal,
@@ -39,7 +41,16 @@ from attest.command import (
 from attest.evidence.none import build_none
 from attest.ledger import Ledger
 from attest.ledger.anchors import write_anchors
-from attest.proof import CircuitBuilder, Groth16Prover, Interval, NativeVerifier, development_setup, key_hash
+from attest.proof import (
+    CircuitBuilder,
+    Curve,
+    Groth16Prover,
+    Interval,
+    NativeVerifier,
+    development_setup,
+    key_hash,
+)
+from attest.proof.commitment import statement_commitment
 from tests.attest.evidence import forge
 from tests.attest.evidence.forge import POLICY_SIGNER, Case
 
@@ -215,13 +226,23 @@ class Scenario:
         kind = ProofKind.GROTH16_BN254
         if changes.get("deferred"):
             self.owed = proof
-            kind, proof = ProofKind.COMMITMENT, hashlib.sha256(proof).digest()
+            vk_sha256 = key_hash(model().verification_key)
+            proof = statement_commitment(vk_sha256, inputs, outputs, header.ctx(), curve=Curve.BN254)
+            kind = ProofKind.COMMITMENT
         return sign_command(Command(header, inputs, outputs, kind, proof, TimeQuality.NTP), self.session)
 
-    def late_proof(self, data: bytes, proof: bytes) -> None:
+    def late_proof(self, data: bytes, proof: bytes, **changes: object) -> None:
         digest = hashlib.sha256(data).digest()
         record = LateProof(DEVICE_ID, self.epoch, self.sequence, digest, ProofKind.GROTH16_BN254, proof, self.now_ns)
-        self.device.append("proof", sign_record(record, self.session))
+        self.device.append("proof", sign_record(replace(record, **changes), self.session))  # type: ignore[arg-type]
+
+    def proof_receipt(self, data: bytes, *, late: bool = False) -> None:
+        digest = hashlib.sha256(data).digest()
+        record = ProofReceipt(GATE_ID, self.epoch, self.sequence, digest, digest, late, self.now_ns)
+        self.both("proof-receipt", record)
+
+    def proof_status(self, code: str, *, verified: bool) -> None:
+        self.both("proof-status", ProofStatus(GATE_ID, verified, code, 1, "found", "expected", self.now_ns))
 
     def send(self, data: bytes, *, device: bool = True, gate: bool = True, reply: bool = True) -> None:
         """Device records, gate judges and records, device records the answer; each part can be lost."""

@@ -16,7 +16,6 @@ from attest.command import (
     CycleRefused,
     LateProof,
     ProofKind,
-    ProofPolicy,
     ReadBack,
     SessionKey,
     Witness,
@@ -434,37 +433,6 @@ def test_production_knows_neither_missing_attestation_nor_development_keys(tmp_p
     scenario.run(1)
     scenario.close()
     assert codes(tmp_path) == {"evidence", "proof"}
-
-
-@pytest.fixture
-def deferred(tmp_path: Path) -> Iterator[Scenario]:
-    made = Scenario(tmp_path, rules=replace(RULES, proof_policy=ProofPolicy.DEFERRED))
-    made.open_epoch()
-    made.run(1)
-    yield made
-    made.device.close()
-    made.gate.close()
-
-
-def test_a_deferred_proof_is_checked_when_it_comes(deferred: Scenario) -> None:
-    data = deferred.command(deferred=True)
-    deferred.send(data)
-    assert found_by(deferred) == {"proof"}, "a commitment alone shows nothing"
-    deferred.late_proof(data, deferred.owed)
-    assert found_by(deferred) == set()
-    assert audit.verify(deferred.folder).proofs_checked == 2
-
-
-def test_a_deferred_proof_that_is_another(deferred: Scenario) -> None:
-    data = deferred.command(deferred=True, outputs=(77,))
-    deferred.send(data)
-    deferred.late_proof(data, deferred.owed)  # committed to, but of other outputs
-    assert found_by(deferred) == {"proof"}
-    deferred.late_proof(data, deferred.owed)  # twice
-    deferred.late_proof(data, bytes(128))  # not what was committed to
-    deferred.late_proof(b"no command", deferred.owed)
-    deferred.device.commit()
-    assert [finding.code for finding in audit.verify(deferred.folder).findings] == ["proof"] * 4
 
 
 def test_records_by_strangers(scenario: Scenario) -> None:

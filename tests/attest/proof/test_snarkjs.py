@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from attest.proof import Groth16Prover, ProofRefused, snarkjs
+from attest.proof import Curve, Groth16Prover, ProofRefused, snarkjs
 from attest.proof.bn254 import P, R
 from attest.proof.errors import LayoutError
 from tests.attest.proof.support import CTX, Toy
@@ -20,8 +20,8 @@ def proof(prover: Groth16Prover) -> bytes:
 
 
 def test_proof_round_trips_and_has_the_layout(proof: bytes) -> None:
-    text = snarkjs.export_proof(proof)
-    assert snarkjs.import_proof(text) == proof
+    text = snarkjs.export_proof(proof, curve=Curve.BN254)
+    assert snarkjs.import_proof(text) == (Curve.BN254, proof)
     body = json.loads(text)
     assert (body["protocol"], body["curve"]) == ("groth16", "bn128")
     assert body["pi_a"][2] == body["pi_c"][2] == "1"
@@ -32,7 +32,7 @@ def test_proof_round_trips_and_has_the_layout(proof: bytes) -> None:
 
 def test_public_signals_round_trip() -> None:
     signals = [0, 1, R - 5, int.from_bytes(CTX, "big")]
-    assert snarkjs.import_public(snarkjs.export_public(signals)) == signals
+    assert snarkjs.import_public(snarkjs.export_public(signals, curve=Curve.BN254), curve=Curve.BN254) == signals
 
 
 def test_verification_key_round_trips(toy: Toy) -> None:
@@ -46,7 +46,7 @@ def test_verification_key_round_trips(toy: Toy) -> None:
 @pytest.mark.parametrize("signal", [-1, R, R + 1])
 def test_export_refuses_a_signal_outside_the_field(signal: int) -> None:
     with pytest.raises(ProofRefused):
-        snarkjs.export_public([signal])
+        snarkjs.export_public([signal], curve=Curve.BN254)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_export_refuses_a_signal_outside_the_field(signal: int) -> None:
 )
 def test_import_refuses_public_signals(text: str) -> None:
     with pytest.raises(LayoutError):
-        snarkjs.import_public(text)
+        snarkjs.import_public(text, curve=Curve.BN254)
 
 
 def changed(text: str, **members: object) -> str:
@@ -81,7 +81,7 @@ def changed(text: str, **members: object) -> str:
 )
 def test_import_refuses_a_proof(proof: bytes, members: Json) -> None:
     with pytest.raises(LayoutError):
-        snarkjs.import_proof(changed(snarkjs.export_proof(proof), **members))
+        snarkjs.import_proof(changed(snarkjs.export_proof(proof, curve=Curve.BN254), **members))
 
 
 @pytest.mark.parametrize(

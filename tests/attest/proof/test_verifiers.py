@@ -178,7 +178,7 @@ def test_forgery_under_gamma_equals_delta_is_real(toy: Toy) -> None:
     """Why the lint matters: A = α, B = β, C = -IC(x) satisfies the equation for any statement, without a witness."""
     key = VerificationKey.decode(toy.verification_key)
     broken = replace(key, delta=key.gamma)
-    signals = to_signals(X, (Y[0] + 1,), CTX, n_public=broken.n_public)
+    signals = to_signals(X, (Y[0] + 1,), CTX, n_public=broken.n_public, curve=broken.curve)
     prepared = pyecc.prepare(broken)
     statement = prepared.ic[0]
     for point, signal in zip(prepared.ic[1:], signals, strict=True):
