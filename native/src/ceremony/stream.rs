@@ -150,7 +150,12 @@ impl<R: Read> Source<R> {
         }
     }
 
-    pub fn point<C: Curve, P: SWCurveConfig>(&mut self, codec: &Codec<C, P>, form: Form, what: &str) -> Result<Affine<P>> {
+    pub fn point<C: Curve, P: SWCurveConfig>(
+        &mut self,
+        codec: &Codec<C, P>,
+        form: Form,
+        what: &str,
+    ) -> Result<Affine<P>> {
         Ok(self.finite(codec, form, 1, what)?[0])
     }
 
@@ -186,7 +191,12 @@ impl<W: Write> Sink<W> {
         self.bytes(bytes)
     }
 
-    pub fn points<C: Curve, P: SWCurveConfig>(&mut self, codec: &Codec<C, P>, form: Form, points: &[Affine<P>]) -> Result<()> {
+    pub fn points<C: Curve, P: SWCurveConfig>(
+        &mut self,
+        codec: &Codec<C, P>,
+        form: Form,
+        points: &[Affine<P>],
+    ) -> Result<()> {
         for chunk in points.chunks(CHUNK_POINTS) {
             let mut out = Vec::with_capacity(chunk.len() * form.bytes(codec));
             for point in chunk {

@@ -137,6 +137,8 @@ fn names_are_short_and_printable() {
     }
 }
 
+type Parse<'a> = &'a dyn Fn(&[u8]) -> crate::error::Result<Phase1<Bn254>>;
+
 /// Every cut and a sweep of single bytes: a value or `phase1-format`/`ptau-format`, never a panic.
 #[test]
 fn damaged_files_are_refused_without_a_panic() {
@@ -150,7 +152,7 @@ fn damaged_files_are_refused_without_a_panic() {
     let import = |bytes: &[u8]| {
         ptau::Sections::open(Cursor::new(bytes), bytes.len() as u64).and_then(|mut s| s.read::<Bn254>(None))
     };
-    let attempts: [(&str, &Vec<u8>, &dyn Fn(&[u8]) -> crate::error::Result<Phase1<Bn254>>); 2] =
+    let attempts: [(&str, &Vec<u8>, Parse<'_>); 2] =
         [("phase1-format", &file, &read), ("ptau-format", &exported, &import)];
     for (expected, bytes, parse) in attempts {
         for cut in (0..bytes.len()).step_by(7) {
