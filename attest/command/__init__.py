@@ -5,6 +5,7 @@ from attest.command.command import (
     CommandHeader,
     ParsedCommand,
     parse_command,
+    parse_header,
     sign_command,
 )
 from attest.command.enums import Mode, ProofKind, ProofPolicy, ReadBack, TimeQuality
@@ -22,6 +23,8 @@ from attest.command.records import (
     LedgerClosed,
     ModeChange,
     ParsedRecord,
+    ProofReceipt,
+    ProofStatus,
     Receipt,
     Record,
     Refusal,
@@ -59,6 +62,8 @@ __all__ = [
     "ParsedRecord",
     "ProofKind",
     "ProofPolicy",
+    "ProofReceipt",
+    "ProofStatus",
     "ProofVerifier",
     "ReadBack",
     "Receipt",
@@ -72,6 +77,7 @@ __all__ = [
     "judge",
     "line",
     "parse_command",
+    "parse_header",
     "parse_record",
     "sign_command",
     "sign_record",

@@ -55,6 +55,6 @@ PROOF_BYTES: Final = {
     ProofKind.NONE: 0,
     ProofKind.GROTH16_BN254: 128,  # compressed G1, G2, G1
     ProofKind.GROTH16_BLS12_381: 192,
-    ProofKind.COMMITMENT: 32,  # SHA-256 of the proof that follows
+    ProofKind.COMMITMENT: 32,  # SHA-256 of the statement whose proof follows (attest.proof.commitment)
 }
 INLINE_PROOFS: Final = frozenset({ProofKind.GROTH16_BN254, ProofKind.GROTH16_BLS12_381})

@@ -19,8 +19,9 @@
 17  ``output-limit``       every output inside the gate's own limits (narrower in SUPERVISED)
 18  ``output-rate``        every output's change since the last accepted command, or since the plant's value
 19  ``output-relation``    every linear relation
-20  ``proof-missing``/``proof-kind``   what the policy demands
-21  ``proof-signals``/``proof-point``/``proof-moved``/``proof-statement``/``proof-forged``   the proof verifies
+20  ``proof-missing``/``proof-kind``/``proof-backlog``   what the policy demands, and proofs owed coming in time
+21  ``proof-signals``/``proof-point``/``proof-moved``/``proof-statement``/``proof-forged``   the proof verifies;
+    where it follows later, the commitment is to this command's statement
 
 Checks from 7 on speak about authenticated data. The first command of an epoch has no predecessor: its inputs
 have no rate, its outputs are held against ``plant_outputs`` and ``first_step_max`` where both exist.
@@ -40,6 +41,8 @@ from attest.command.records import EpochOpened
 from attest.command.rules import GateRules
 from attest.command.state import GateState
 from attest.errors import AttestError
+from attest.proof.circuit import Curve
+from attest.proof.commitment import statement_commitment
 
 CHECKS: Final = {
     "malformed": 1,
@@ -64,6 +67,7 @@ CHECKS: Final = {
     "output-relation": 19,
     "proof-missing": 20,
     "proof-kind": 20,
+    "proof-backlog": 20,
     "proof-signals": 21,
     "proof-point": 21,
     "proof-moved": 21,
@@ -86,7 +90,10 @@ Explain = Callable[[tuple[int, ...]], Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class OpenEpoch:
-    """The epoch a gate has open: who signs, for which module and deployment, until when."""
+    """The epoch a gate has open: who signs, for which module and deployment, until when.
+
+    ``vk_digest`` pins the verification key that commitments are made with; empty where no proof is demanded.
+    """
 
     number: int
     device_id: str
@@ -94,6 +101,7 @@ class OpenEpoch:
     module_digest: bytes
     deployment_digest: bytes
     expires_ns: int
+    vk_digest: bytes = b""
 
     @classmethod
     def of(cls, record: EpochOpened) -> OpenEpoch:
@@ -105,6 +113,7 @@ class OpenEpoch:
             module_digest=record.module_digest,
             deployment_digest=record.deployment_digest,
             expires_ns=record.expires_ns,
+            vk_digest=record.vk_digest,
         )
 
 
@@ -150,12 +159,15 @@ def judge(
     gate_mode: Mode,
     verifier: ProofVerifier | None = None,
     explain: Explain | None = None,
+    withdrawn: str | None = None,
 ) -> Accepted | Refused:
     """Judge the bytes of one command at ``now_ns`` (the gate's CLOCK_REALTIME); numbers as above.
 
     ``state`` changes only if the result is ``Accepted``. ``explain`` gives the model's outputs for some
-    inputs; it is called only after a failed pairing, to name the reason. A deployment whose policy demands a
+    inputs; it is called after a failed pairing, to name the reason, and before a commitment is taken, so that nothing
+    but the model's outputs moves the plant while the proof is still owed. A deployment whose policy demands a
     proof needs ``verifier``; without one every such command is refused (a check that cannot be made fails).
+    ``withdrawn`` says why no further commitment is taken: earlier ones are overdue or too many.
     """
     parsed: ParsedCommand | None = None
     try:
@@ -170,10 +182,12 @@ def judge(
         _check_times(command, rules, state, now_ns)  # 11-14
         _check_inputs(command, rules, state)  # 15, 16
         _check_outputs(command, rules, state)  # 17-19
-        due = _check_proof_kind(command, rules)  # 20
+        due = _check_proof_kind(command, rules, withdrawn)  # 20
         proof_digest = hashlib.sha256(command.proof).digest() if command.proof else None
         if due:
             _check_proof(command, state, proof_digest, verifier, explain)  # 21
+        elif command.proof_kind is ProofKind.COMMITMENT:
+            _check_commitment(command, rules, epoch, explain)  # 21
     except CommandError as error:
         return Refused(error.code, CHECKS[error.code], error.found, error.expected, parsed)
     except _Refuse as refuse:
@@ -302,7 +316,7 @@ def _check_outputs(command: Command, rules: GateRules, state: GateState) -> None
             raise _Refuse("output-relation", f"{relation.name} = {left}", f"at most {relation.bound}")
 
 
-def _check_proof_kind(command: Command, rules: GateRules) -> bool:
+def _check_proof_kind(command: Command, rules: GateRules, withdrawn: str | None) -> bool:
     """Whether a proof is there that has to verify."""
     kind, policy = command.proof_kind, rules.proof_policy
     if kind is ProofKind.NONE:
@@ -311,11 +325,27 @@ def _check_proof_kind(command: Command, rules: GateRules) -> bool:
         raise _Refuse("proof-missing", "no proof", rules.proof_kind.name)
     if kind is ProofKind.COMMITMENT:
         if policy is ProofPolicy.DEFERRED:
+            if withdrawn is not None:
+                raise _Refuse("proof-backlog", withdrawn, "earlier proofs in time")
             return False
         raise _Refuse("proof-kind", kind.name, rules.proof_kind.name)
     if kind is not rules.proof_kind:
         raise _Refuse("proof-kind", kind.name, rules.proof_kind.name)
     return kind in INLINE_PROOFS
+
+
+def _check_commitment(command: Command, rules: GateRules, epoch: OpenEpoch, explain: Explain | None) -> None:
+    if not epoch.vk_digest:
+        raise _Refuse("proof-kind", "no verification key for this module", "a key to commit to")
+    expected = statement_commitment(
+        epoch.vk_digest, command.inputs, command.outputs, command.header.ctx(), curve=Curve(int(rules.proof_kind))
+    )
+    if command.proof != expected:
+        raise _Refuse("proof-statement", f"a commitment {command.proof.hex()}", f"{expected.hex()} for this statement")
+    if explain is not None:
+        outputs = tuple(explain(command.inputs))
+        if outputs != command.outputs:
+            raise _Refuse("proof-statement", f"outputs {command.outputs}"[:200], f"{outputs}"[:200])
 
 
 def _check_proof(

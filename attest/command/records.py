@@ -285,7 +285,11 @@ class CycleRefused:
 
 @dataclass(frozen=True, slots=True)
 class LateProof:
-    """Device record: the proof whose SHA-256 an earlier command carried as its commitment."""
+    """Device record: the proof of the statement that an earlier command committed to.
+
+    ``epoch`` and ``sequence`` are that command's; the signer is the session key of the epoch the proof was made in, a
+    later one where the device was restarted. ``proof_kind`` names the curve.
+    """
 
     KIND: ClassVar[str] = "proof"
     FIELDS: ClassVar[tuple[f.FieldSpec, ...]] = (
@@ -303,6 +307,61 @@ class LateProof:
     command_digest: bytes
     proof_kind: ProofKind
     proof: bytes
+    t_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProofReceipt:
+    """Gate record: the proof that an accepted command owed has come and verifies.
+
+    ``proof_digest`` is SHA-256 of the proof's bytes. ``late`` says that the deadline had passed: it still shows that
+    the outputs were the model's, but the plant ran without knowing.
+    """
+
+    KIND: ClassVar[str] = "proof-receipt"
+    FIELDS: ClassVar[tuple[f.FieldSpec, ...]] = (
+        f.identifier("gate_id"),
+        f.counter("epoch", 1),
+        f.counter("sequence", 1),
+        f.digest("command_digest"),
+        f.digest("proof_digest"),
+        f.flag("late"),
+        f.counter("t_ns"),
+    )
+    gate_id: str
+    epoch: int
+    sequence: int
+    command_digest: bytes
+    proof_digest: bytes
+    late: bool
+    t_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProofStatus:
+    """Gate record: whether the gate stands by "verified" for what it accepts, from now on.
+
+    ``code`` is why: ``proof-deadline``, ``proof-backlog`` (withdrawn), ``cleared`` (every owed proof came) or
+    ``approved`` (people approved a writing mode again: what was owed until then is written off and stays unproven).
+    ``owed`` is the number of proofs owed.
+    """
+
+    KIND: ClassVar[str] = "proof-status"
+    FIELDS: ClassVar[tuple[f.FieldSpec, ...]] = (
+        f.identifier("gate_id"),
+        f.flag("verified"),
+        f.text("code", f.CODE_CHARACTERS_MAX),
+        f.counter("owed"),
+        f.text("found"),
+        f.text("expected"),
+        f.counter("t_ns"),
+    )
+    gate_id: str
+    verified: bool
+    code: str
+    owed: int
+    found: str
+    expected: str
     t_ns: int
 
 
@@ -325,7 +384,7 @@ class LedgerClosed:
 
 GateRecord: TypeAlias = Receipt | Refusal | EpochOpened | EpochRefused | EpochClosed | ModeChange | Witness
 DeviceRecord: TypeAlias = CycleRefused | LateProof
-Record: TypeAlias = GateRecord | DeviceRecord | Alarm | LedgerClosed
+Record: TypeAlias = GateRecord | ProofReceipt | ProofStatus | DeviceRecord | Alarm | LedgerClosed
 
 RECORDS: Final[dict[str, type[Record]]] = {
     content_type: record
@@ -340,6 +399,8 @@ RECORDS: Final[dict[str, type[Record]]] = {
         Witness,
         CycleRefused,
         LateProof,
+        ProofReceipt,
+        ProofStatus,
         LedgerClosed,
     )
     for content_type in (f"{_PREFIX}{record.KIND}{_SUFFIX}",)

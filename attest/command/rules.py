@@ -23,6 +23,8 @@ RELATIONS_MAX: Final = 256
 NAME_CHARACTERS_MAX: Final = 64
 MS_MAX: Final = 3_600_000  # an age limit over an hour is a mistake in a control loop
 RATE_MILLI_MAX: Final = 1 << 53
+PROOF_DEADLINE_MS_MAX: Final = 86_400_000  # a proof that is a day late shows nothing anybody still waits for
+PROOF_BACKLOG_MAX: Final = 100_000  # a quarter of an hour at 100 Hz; the gate keeps each owed command in memory
 COEFFICIENT_MAX: Final = 1 << 53
 _NS_PER_MS: Final = 1_000_000
 _MILLI_NS: Final = 1_000 * 1_000_000_000
@@ -81,7 +83,9 @@ class GateRules:
 
     ``modes`` are the modes in which a command is accepted at all (writing modes, and SHADOW where the gate
     only records). ``rate_interval_ms_min`` is the shortest interval a rate is computed over, so that two
-    commands decided on one sample (interval zero) are still comparable.
+    commands decided on one sample (interval zero) are still comparable. Under the deferred policy a proof is due
+    ``proof_deadline_ms`` after its command was accepted, and ``proof_backlog_max`` may be owed at a time; the other
+    policies know neither and do not encode them.
     """
 
     gate_id: str
@@ -97,6 +101,8 @@ class GateRules:
     modes: frozenset[Mode] = frozenset({Mode.SUPERVISED, Mode.AUTO})
     relations: tuple[Relation, ...] = ()
     rate_interval_ms_min: int = 1
+    proof_deadline_ms: int = 60_000
+    proof_backlog_max: int = 1000
 
     def __post_init__(self) -> None:
         """Refuse rules no gate should run with. Raises ``CommandError`` (``malformed``)."""
@@ -120,6 +126,10 @@ class GateRules:
             raise _bad("rate_interval_ms_min", str(self.rate_interval_ms_min), f"1..{MS_MAX}")
         if not self.modes or Mode.OFF in self.modes:
             raise _bad("modes", str(sorted(self.modes)), "at least one mode, never OFF")
+        if not 1 <= self.proof_deadline_ms <= PROOF_DEADLINE_MS_MAX:
+            raise _bad("proof_deadline_ms", str(self.proof_deadline_ms), f"1..{PROOF_DEADLINE_MS_MAX}")
+        if not 1 <= self.proof_backlog_max <= PROOF_BACKLOG_MAX:
+            raise _bad("proof_backlog_max", str(self.proof_backlog_max), f"1..{PROOF_BACKLOG_MAX}")
         if self.proof_kind not in (ProofKind.GROTH16_BN254, ProofKind.GROTH16_BLS12_381):
             raise _bad("proof_kind", self.proof_kind.name, "a Groth16 curve")
 
@@ -130,6 +140,7 @@ class GateRules:
 
     def encode(self) -> bytes:
         """Deterministic CBOR of these rules (``formats/gate-rules.cddl``)."""
+        deferred = {15: self.proof_deadline_ms, 16: self.proof_backlog_max}
         return cbor.dumps(
             {
                 1: VERSION,
@@ -147,6 +158,7 @@ class GateRules:
                 13: sorted(int(mode) for mode in self.modes),
                 14: self.rate_interval_ms_min,
             }
+            | (deferred if self.proof_policy is ProofPolicy.DEFERRED else {})
         )
 
     def digest(self) -> bytes:
@@ -167,6 +179,11 @@ class GateRules:
 def _decode(data: bytes) -> GateRules:
     fields = cbor.Fields(cbor.loads(data, max_bytes=RULES_BYTES_MAX, max_depth=5), "gate rules")
     fields.integer(1, low=VERSION, high=VERSION)
+    policy = ProofPolicy(fields.text(11, choices=[policy.value for policy in ProofPolicy]))
+    deferred = {}
+    if policy is ProofPolicy.DEFERRED:
+        deferred["proof_deadline_ms"] = fields.integer(15, high=PROOF_DEADLINE_MS_MAX)
+        deferred["proof_backlog_max"] = fields.integer(16, high=PROOF_BACKLOG_MAX)
     rules = GateRules(
         gate_id=fields.text(2, high=64),
         inputs=tuple(_input_rule(row) for row in fields.array(3, high=SIGNALS_MAX)),
@@ -177,10 +194,11 @@ def _decode(data: bytes) -> GateRules:
         decide_ms_max=fields.integer(8, high=MS_MAX),
         future_ms_max=fields.integer(9, high=MS_MAX),
         time_quality_min=TimeQuality(fields.integer(10, high=TimeQuality.PTP_HW)),
-        proof_policy=ProofPolicy(fields.text(11, choices=[policy.value for policy in ProofPolicy])),
+        proof_policy=policy,
         proof_kind=ProofKind(fields.integer(12, high=ProofKind.COMMITMENT)),
         modes=frozenset(Mode(m) for m in fields.integers(13, low=0, high=Mode.AUTO, count_max=len(Mode))),
         rate_interval_ms_min=fields.integer(14, high=MS_MAX),
+        **deferred,
     )
     fields.done()
     if rules.encode() != data:

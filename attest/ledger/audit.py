@@ -16,6 +16,7 @@ A check that cannot be made is a finding.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass
@@ -69,11 +70,19 @@ class Extracted:
     module_digest: bytes
 
 
-def verify(ledger_dir: Path, *, proofs: Literal["all", "none"] | int = "all", engine: Engine = "native") -> AuditReport:
+def verify(
+    ledger_dir: Path,
+    *,
+    proofs: Literal["all", "none"] | int = "all",
+    engine: Engine = "native",
+    now_ns: int | None = None,
+) -> AuditReport:
     """Audit ``ledger_dir`` (``device/ledger.db``, ``gate/ledger.db``, ``anchors/``).
 
     ``proofs`` says how many of the accepted commands' proofs are checked: all, none, or that many chosen at
-    random. ``engine`` is the verifier: ``native`` takes about a millisecond a proof, ``py-ecc`` half a second.
+    random; of the proofs that followed a commitment likewise. ``engine`` is the verifier: ``native`` takes about a
+    millisecond a proof, ``py-ecc`` half a second. A commitment without its proof is a finding once its deadline has
+    passed at ``now_ns`` (this machine's clock by default).
     """
     report = AuditReport(engine=engine, proofs=str(proofs))
     try:
@@ -97,7 +106,7 @@ def verify(ledger_dir: Path, *, proofs: Literal["all", "none"] | int = "all", en
             device=device,
             gate=gate,
             make_verifier=_make_verifier(engine),
-            check_proof=_sample(gate, proofs),
+            check_proof=_sample(gate, proofs, RecordKind.RECEIPT, RecordKind.COMMAND),
         )
         if gate is not None:
             publics = [anchors.gate_public]
@@ -106,7 +115,17 @@ def verify(ledger_dir: Path, *, proofs: Literal["all", "none"] | int = "all", en
             _guarded(report, GATE, conduct.finish)
         first.epochs |= conduct.epochs
         if device is not None:
-            late = LateProofs(report, cross, device, conduct.verifiers, lambda: proofs != "none")
+            late = LateProofs(
+                report,
+                cross,
+                device=device,
+                gate=gate,
+                epochs=conduct.epochs,
+                rules=anchors.rules,
+                verifiers=conduct.verifiers,
+                check_proof=_sample(device, proofs, RecordKind.PROOF),
+                now_ns=time.time_ns() if now_ns is None else now_ns,
+            )
             known = list(first.session_keys().values())
             _guarded(report, DEVICE, lambda: check_signatures(device, DEVICE, known, report, cross, covers=True))  # 4
             _guarded(report, DEVICE, lambda: first.check(device, late))
@@ -312,14 +331,14 @@ def _make_verifier(engine: Engine) -> MakeVerifier:
     return make
 
 
-def _sample(gate: Ledger | None, proofs: Literal["all", "none"] | int) -> Callable[[], bool]:
-    """A function that says, command by command, whether its proof is to be checked."""
+def _sample(ledger: Ledger | None, proofs: Literal["all", "none"] | int, *kinds: RecordKind) -> Callable[[], bool]:
+    """A function that says, one record of these kinds after the other, whether its proof is to be checked."""
     if proofs == "all":
         return lambda: True
-    if proofs == "none" or gate is None:
+    if proofs == "none" or ledger is None:
         return lambda: False
     # Chosen by the operating system's randomness: whoever made the ledger must not know which.
-    count = max(gate.count(RecordKind.RECEIPT), gate.count(RecordKind.COMMAND))
+    count = max(ledger.count(kind) for kind in kinds)
     chosen = set(random.SystemRandom().sample(range(count), min(int(proofs), count)))
     numbers = iter(range(count))
     return lambda: next(numbers, -1) in chosen

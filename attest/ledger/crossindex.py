@@ -16,8 +16,9 @@ _SCHEMA: Final = (
     "CREATE TABLE unsent (epoch INT, sequence INT, PRIMARY KEY (epoch, sequence)) WITHOUT ROWID",
     "CREATE TABLE evidence (digest BLOB PRIMARY KEY, ledger TEXT, idx INT) WITHOUT ROWID",
     "CREATE TABLE judged (digest BLOB PRIMARY KEY) WITHOUT ROWID",
-    "CREATE TABLE committed (digest BLOB PRIMARY KEY, epoch INT, sequence INT) WITHOUT ROWID",
+    "CREATE TABLE committed (digest BLOB PRIMARY KEY, epoch INT, sequence INT, due_ns INT) WITHOUT ROWID",
     "CREATE TABLE late (digest BLOB PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE proof_receipt (digest BLOB PRIMARY KEY, t_ns INT, late INT, idx INT) WITHOUT ROWID",
     "CREATE TABLE checkpoint (ledger TEXT, size INT, PRIMARY KEY (ledger, size)) WITHOUT ROWID",
     "CREATE TABLE witness (size INT PRIMARY KEY, idx INT) WITHOUT ROWID",
 )
@@ -74,13 +75,17 @@ class CrossIndex:
         """Whether ``add_judged`` was called for it."""
         return self._db.execute("SELECT 1 FROM judged WHERE digest = ?", (digest,)).fetchone() is not None
 
-    def add_committed(self, digest: bytes, epoch: int, sequence: int) -> None:
-        """An accepted command whose proof is to follow."""
-        self._db.execute("INSERT OR IGNORE INTO committed VALUES (?, ?, ?)", (digest, epoch, sequence))
+    def add_committed(self, digest: bytes, epoch: int, sequence: int, due_ns: int) -> None:
+        """An accepted command whose proof is to follow until ``due_ns``."""
+        self._db.execute("INSERT OR IGNORE INTO committed VALUES (?, ?, ?, ?)", (digest, epoch, sequence, due_ns))
 
     def add_late(self, digest: bytes) -> bool:
         """The proof of that command; ``False`` if it had one before."""
         return self._db.execute("INSERT OR IGNORE INTO late VALUES (?)", (digest,)).rowcount == 1
+
+    def add_proof_receipt(self, digest: bytes, t_ns: int, late: bool, index: int) -> None:
+        """The gate's word that it verified that proof at ``t_ns``; the first one counts."""
+        self._db.execute("INSERT OR IGNORE INTO proof_receipt VALUES (?, ?, ?, ?)", (digest, t_ns, late, index))
 
     def add_checkpoint(self, ledger: str, size: int) -> None:
         """A stored checkpoint whose signature by a known key was checked."""
@@ -110,12 +115,21 @@ class CrossIndex:
             (ledger,),
         )
 
-    def commitments_without_proof(self) -> Iterator[tuple[int, int]]:
-        """(epoch, sequence) of accepted commitments no proof followed, in order."""
+    def commitments_without_proof(self) -> Iterator[tuple[int, int, int]]:
+        """(epoch, sequence, due_ns) of accepted commitments no proof followed, in order."""
         yield from self._db.execute(
-            "SELECT epoch, sequence FROM committed c WHERE NOT EXISTS (SELECT 1 FROM late WHERE digest = c.digest)"
-            " ORDER BY epoch, sequence"
+            "SELECT epoch, sequence, due_ns FROM committed c"
+            " WHERE NOT EXISTS (SELECT 1 FROM late WHERE digest = c.digest) ORDER BY epoch, sequence"
         )
+
+    def proof_receipts(self) -> Iterator[tuple[int, int, bool, int | None]]:
+        """(gate index, t_ns, late, due_ns) of every proof receipt; ``due_ns`` is ``None`` without such a commitment."""
+        rows = self._db.execute(
+            "SELECT idx, t_ns, late, due_ns FROM proof_receipt p LEFT JOIN committed c ON c.digest = p.digest"
+            " ORDER BY idx"
+        )
+        for index, t_ns, late, due_ns in rows:
+            yield index, t_ns, bool(late), due_ns
 
     def accepted_without_command(self) -> Iterator[tuple[int, int, int]]:
         """(epoch, sequence, gate index) of accepted commands that the device ledger lacks, in order."""

@@ -32,6 +32,8 @@ class RecordKind(StrEnum):
     CYCLE_REFUSED = "cycle-refused"
     PROOF = "proof"
     LEDGER_CLOSED = "ledger-closed"
+    PROOF_RECEIPT = "proof-receipt"
+    PROOF_STATUS = "proof-status"
 
 
 UNATTESTED: Final = "application/vnd.sits.evidence-none+cbor"

@@ -24,6 +24,8 @@ from attest.command.records import (
     EpochOpened,
     ModeChange,
     ParsedRecord,
+    ProofReceipt,
+    ProofStatus,
     Receipt,
     Refusal,
     Witness,
@@ -38,8 +40,10 @@ from attest.ledger.crossindex import DEVICE_COMMAND, GATE_COMMAND, GATE_RECEIPT,
 from attest.ledger.decode import Decoded, Opaque
 from attest.ledger.errors import LedgerError
 from attest.ledger.kinds import RecordKind, is_none
+from attest.ledger.owed import NS_PER_MS, OwedProofs
 from attest.ledger.report import AuditReport, EpochSummary
 from attest.ledger.store import Ledger
+from attest.proof.keys import VerificationKey
 
 GATE: Final = "gate"
 DEVICE: Final = "device"
@@ -67,6 +71,7 @@ class _Pending:
     data: bytes | None
     mode: Mode
     t_ns: int = 0
+    withdrawn: str | None = None
     receipt: Receipt | None = None
     receipt_index: int = 0
 
@@ -110,6 +115,7 @@ class GateAudit:
         self._make_verifier = make_verifier
         self._check_proof = check_proof
         self._mode = Mode.OFF
+        self._owed = OwedProofs(self._add)
         self._open: dict[int, _Epoch] = {}
         self._last_reset_count: int | None = None
         self.epochs: dict[int, EpochOpened] = {}
@@ -144,6 +150,11 @@ class GateAudit:
                 self._refusal(index, record)
             elif isinstance(record, Witness):
                 self._witness(index, record)
+            elif isinstance(record, ProofReceipt):
+                self._owed.proven(record.command_digest)
+                self._cross.add_proof_receipt(record.command_digest, record.t_ns, record.late, index)
+            elif isinstance(record, ProofStatus):
+                self._owed.status(record)
 
     def _add(self, code: str, index: int | None, found: str, expected: str) -> None:
         self._report.add(code, GATE, index, found, expected)
@@ -166,7 +177,10 @@ class GateAudit:
             return
         epoch = self._epoch(index, header.epoch)
         if epoch is not None:
-            self._wait(epoch, _Pending(index, value.digest, data, self._mode, t_ns=header.t_decided_ns))
+            pending = _Pending(index, value.digest, data, self._mode, header.t_decided_ns, self._owed.withdrawn)
+            self._wait(epoch, pending)
+            if value.command.proof_kind is ProofKind.COMMITMENT and epoch.rules is not None:
+                self._owed.accepted(index, value.digest, header.t_decided_ns, epoch.rules)
             epoch.saw(index, header.t_decided_ns)
 
     def _epoch(self, index: int, number: int) -> _Epoch | None:
@@ -318,6 +332,11 @@ class GateAudit:
             except AttestError as error:
                 self._add("proof", index, f"{error.code}: {error.found}", error.expected)
                 return None
+        rules = self._anchors.rules.get(record.rules_digest)
+        curve = VerificationKey.curve_of(module.verification_key)
+        if rules is not None and rules.proof_kind is not ProofKind(int(curve)):
+            self._add("proof", index, f"a key on {curve.text}", f"{rules.proof_kind.name} as the rules demand")
+            return None
         self.verifiers[record.epoch] = self._made[record.vk_digest]
         return self._made[record.vk_digest]
 
@@ -367,7 +386,8 @@ class GateAudit:
         if digest not in epoch.waiting:
             if self._cross.find(GATE_COMMAND, digest) is not None:
                 return  # given up on: reported when it was
-            self._wait(epoch, _Pending(index, digest, self._device_command(digest), self._mode))
+            device_data = self._device_command(digest)
+            self._wait(epoch, _Pending(index, digest, device_data, self._mode, withdrawn=self._owed.withdrawn))
         pending = epoch.waiting[digest]
         pending.receipt, pending.receipt_index = receipt, index
         self._drain(epoch, everything=False)
@@ -408,11 +428,21 @@ class GateAudit:
         verifier = epoch.verifier if checked or epoch.verifier is None else _Unchecked()
         # Without a receipt the time of acceptance is unknown: the decision's own is the earliest possible.
         now_ns = header.t_decided_ns if receipt is None else receipt.t_accepted_ns
-        result = judge(data, rules, state, epoch.open, now_ns, gate_mode=pending.mode, verifier=verifier)
+        result = judge(
+            data,
+            rules,
+            state,
+            epoch.open,
+            now_ns,
+            gate_mode=pending.mode,
+            verifier=verifier,
+            withdrawn=pending.withdrawn,
+        )
         if isinstance(result, Accepted):
             self._cross.add_judged(pending.digest)
             if command.proof_kind is ProofKind.COMMITMENT:
-                self._cross.add_committed(pending.digest, header.epoch, header.sequence)
+                due_ns = now_ns + rules.proof_deadline_ms * NS_PER_MS
+                self._cross.add_committed(pending.digest, header.epoch, header.sequence, due_ns)
             if checked and result.proof_verified:
                 self._report.proofs_checked += 1
                 epoch.summary.proofs_checked += 1

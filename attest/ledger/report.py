@@ -72,6 +72,9 @@ class EpochSummary:
 class AuditReport:
     """The result of ``audit.verify``; ``ok`` means no finding at all.
 
+    ``proofs_owed`` counts accepted commitments whose proof is not due yet, ``proofs_late`` proofs that came after their
+    deadline (they verify, but the plant ran without knowing).
+
     Three counts state what the unclean ends of epochs may leave: ``tail_device`` commands that the gate accepted after
     its last witnesses and the device had not yet made durable, ``tail_gate`` commands the device recorded last that
     the gate never answered, ``tail_receipts`` accepted commands whose receipt a gate that stopped without closing its
@@ -86,6 +89,8 @@ class AuditReport:
     accepted: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     proofs_checked: int = 0
+    proofs_owed: int = 0
+    proofs_late: int = 0
     tail_device: int = 0
     tail_gate: int = 0
     tail_receipts: int = 0

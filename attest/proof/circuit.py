@@ -10,9 +10,11 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, Literal
 
+from attest.proof import bls12_381, bn254
 from attest.proof.errors import CircuitError
+from attest.proof.points import PairingCurve
 
 MAGIC: Final = b"SITSR1C1"
 FILE_BYTES_MAX: Final = 64 << 20
@@ -38,12 +40,32 @@ _OP_BITS, _OP_MUL, _OP_OUT = 1, 2, 3
 _OP_BYTES_MIN: Final = 7
 _CONSTRAINT_BYTES_MIN: Final = 6
 
+CurveName = Literal["bn254", "bls12-381"]
+
 
 class Curve(IntEnum):
     """Curve byte of circuit and key files."""
 
     BN254 = 1
     BLS12_381 = 2
+
+    @property
+    def text(self) -> CurveName:
+        """The name in configuration and on the command line."""
+        return "bn254" if self is Curve.BN254 else "bls12-381"
+
+    @property
+    def parameters(self) -> PairingCurve:
+        """Moduli, generators and encodings."""
+        return bn254.CURVE if self is Curve.BN254 else bls12_381.CURVE
+
+    @classmethod
+    def named(cls, text: str) -> Curve:
+        """The curve of a ``text``; raises :class:`CircuitError` (``curve-unknown``)."""
+        for curve in cls:
+            if curve.text == text:
+                return curve
+        raise CircuitError("curve-unknown", found=repr(text)[:40], expected=" or ".join(curve.text for curve in cls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +232,22 @@ def _encode_op(op: Op, out: bytearray) -> None:
             out.append(_OP_OUT)
             _encode_lc(value, out)
             out += struct.pack(">I", index)
+
+
+def curve_of(data: bytes) -> Curve:
+    """The curve a circuit file names, without decoding the rest; raises :class:`CircuitError` (``circuit-format``)."""
+    if data[: len(MAGIC)] != MAGIC or data[len(MAGIC) : len(MAGIC) + 1] not in (b"\x01", b"\x02"):
+        raise _error("circuit-format", f"a file that starts with {data[:9]!r}", f"{MAGIC!r} and a curve byte")
+    return Curve(data[len(MAGIC)])
+
+
+def on_curve(data: bytes, curve: Curve) -> bytes:
+    """The same circuit file on another curve: rows are integers far below either r, so only the curve byte differs.
+
+    Raises :class:`CircuitError` (``circuit-format``).
+    """
+    curve_of(data)
+    return data[: len(MAGIC)] + bytes([curve]) + data[len(MAGIC) + 1 :]
 
 
 def decode(data: bytes) -> Circuit:

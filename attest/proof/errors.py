@@ -22,14 +22,15 @@ class ProofRefused(AttestError):
 class CircuitError(AttestError):
     """Circuit bytes or a circuit under construction break a rule.
 
-    Codes: ``circuit-format``, ``circuit-limit``, ``circuit-program``, ``circuit-bounds``.
+    Codes: ``circuit-format``, ``circuit-limit``, ``circuit-program``, ``circuit-bounds``, ``circuit-unique``,
+    ``curve-unknown``.
     """
 
 
 class ProverError(AttestError):
     """The prover or the setup refused its input; ``code`` is the native core's code.
 
-    Codes beside those of the circuit file: ``curve-unsupported``, ``circuit-unbound``, ``pk-format``,
+    Codes beside those of the circuit file: ``curve-mismatch``, ``curve-unknown``, ``circuit-unbound``, ``pk-format``,
     ``pk-circuit``, ``input-count``, ``signal-range``, ``ctx-length``, ``witness-range``, ``witness-overflow``,
     ``witness-remainder``, ``unsatisfied``, ``randomness``.
     """

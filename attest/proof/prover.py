@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
+from attest.proof.circuit import Curve
 from attest.proof.errors import ProverError
+
+_CURVE_AT: Final = 8
+"""The curve byte follows the magic in every circuit format; the core has checked both."""
 
 
 @contextmanager
-def _typed() -> Iterator[None]:
+def typed() -> Iterator[None]:
+    """What the core refuses becomes :class:`ProverError`."""
     from attest import _native
 
     try:
@@ -22,10 +28,11 @@ def _typed() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ProvenInference:
-    """``outputs`` are the circuit's y for the inputs; ``proof`` is 128 bytes."""
+    """``outputs`` are the circuit's y for the inputs; ``proof`` is 128 bytes on BN254, 192 on BLS12-381."""
 
     outputs: tuple[int, ...]
     proof: bytes
+    curve: Curve = Curve.BN254
 
 
 def development_setup(circuit: bytes) -> tuple[bytes, bytes]:
@@ -36,15 +43,22 @@ def development_setup(circuit: bytes) -> tuple[bytes, bytes]:
     """
     from attest import _native
 
-    with _typed():
+    with typed():
         return _native.setup(circuit)
+
+
+def kernels(curve: str) -> list[str]:
+    """Names of the kernels this machine can run for ``curve`` (``bn254``, ``bls12-381``), fastest first."""
+    from attest import _native
+
+    return _native.kernels(curve)
 
 
 def first_unsatisfied(circuit: bytes, wires: Sequence[int]) -> int | None:
     """Index of the first constraint that ``wires`` (integers in [0, r)) do not satisfy."""
     from attest import _native
 
-    with _typed():
+    with typed():
         return _native.check_circuit(circuit, wires)
 
 
@@ -55,12 +69,19 @@ class Groth16Prover:
     operating system for each proof and are erased after it.
     """
 
-    def __init__(self, circuit: bytes, proving_key: bytes) -> None:
-        """Raises :class:`ProverError` (``circuit-…``, ``pk-…``, ``kernel-unknown``, ``kernel-unavailable``)."""
+    def __init__(self, circuit: bytes, proving_key: bytes, *, kernel: str | None = None, threads: int = 1) -> None:
+        """``threads`` (1 to 8) share the work of one proof.
+
+        ``kernel`` is one of :func:`kernels` (default: what ``SITS_KERNEL`` names, else the fastest).
+
+        Raises :class:`ProverError` (``circuit-…``, ``pk-…``, ``kernel-unknown``, ``kernel-unavailable``,
+        ``threads-range``).
+        """
         from attest import _native
 
-        with _typed():
-            self._native = _native.Prover(circuit, proving_key)
+        with typed():
+            self._native = _native.Prover(circuit, proving_key, kernel=kernel, threads=threads)
+        self.curve = Curve(circuit[_CURVE_AT])
 
     @property
     def n_inputs(self) -> int:
@@ -76,16 +97,17 @@ class Groth16Prover:
 
     @property
     def domain_size(self) -> int:
-        """Rows of the padded system: the least 2^a·3^b (b <= 2) not below the number of constraints."""
+        """Rows of the padded system: the least 2^a·3^b not below the constraints; b <= 2 (on BLS12-381 b <= 1)."""
         return self._native.domain_size
 
     @property
     def kernel(self) -> str:
-        """Arithmetic in use: ``scalar``, or ``ifma`` on processors with AVX-512 IFMA and VBMI2.
-
-        The environment variable ``SITS_KERNEL`` chooses one by name; both make the same proofs.
-        """
+        """Arithmetic in use, one of :func:`kernels`; every kernel makes the same proofs."""
         return self._native.kernel
+
+    @property
+    def threads(self) -> int:
+        return self._native.threads
 
     @property
     def table_bytes(self) -> int:
@@ -97,11 +119,11 @@ class Groth16Prover:
         Raises :class:`ProverError` (``input-count``, ``signal-range``, ``ctx-length``, ``witness-range`` when an input
         is outside the box the circuit was built for).
         """
-        with _typed():
+        with typed():
             outputs, proof = self._native.prove(inputs, ctx)
-        return ProvenInference(tuple(outputs), proof)
+        return ProvenInference(tuple(outputs), proof, self.curve)
 
     def witness(self, inputs: Sequence[int], ctx: bytes) -> list[int]:
         """All wires as integers mod r, for tests and diagnosis."""
-        with _typed():
+        with typed():
             return self._native.witness(inputs, ctx)

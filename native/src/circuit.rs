@@ -5,13 +5,12 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::curve::{Curve, CurveId};
 use crate::error::{Error, Result};
 use crate::reader::Reader;
 
 const CODE: &str = "circuit-format";
 const MAGIC: &[u8; 8] = b"SITSR1C1";
-pub const CURVE_BN254: u8 = 1;
-pub const CURVE_BLS12_381: u8 = 2;
 
 /// The whole file is hashed and kept in memory: 64 MiB is ten times the largest network measured.
 pub const FILE_BYTES_MAX: usize = 64 << 20;
@@ -51,6 +50,7 @@ pub struct Constraint {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Circuit {
+    pub curve: CurveId,
     pub n_inputs: u32,
     pub n_outputs: u32,
     pub n_witness: u32,
@@ -85,6 +85,14 @@ impl Circuit {
     pub fn parse(data: &[u8]) -> Result<Self> {
         Parser::new(data)?.run(data)
     }
+
+    /// Error `curve-mismatch` if the circuit is for another curve than `C`.
+    pub fn check_curve<C: Curve>(&self) -> Result<()> {
+        if self.curve.byte() == C::ID {
+            return Ok(());
+        }
+        Err(Error::new("curve-mismatch", format!("the circuit is for {}, expected {}", self.curve.name(), C::NAME)))
+    }
 }
 
 struct Header {
@@ -97,6 +105,7 @@ struct Header {
 
 struct Parser<'a> {
     reader: Reader<'a>,
+    curve: CurveId,
     header: Header,
     n_wires: u32,
     terms: usize,
@@ -111,11 +120,10 @@ impl<'a> Parser<'a> {
         }
         let mut reader = Reader::new(data, CODE);
         reader.magic(MAGIC)?;
-        match reader.u8()? {
-            CURVE_BN254 => {}
-            CURVE_BLS12_381 => return Err(Error::new("curve-unsupported", "BLS12-381 is not built into this prover")),
-            other => return reader.fail(format!("unknown curve {other}")),
-        }
+        let curve = reader.u8()?;
+        let Some(curve) = CurveId::from_byte(curve) else {
+            return reader.fail(format!("unknown curve {curve}"));
+        };
         let header = Header {
             n_inputs: reader.u32()?,
             n_outputs: reader.u32()?,
@@ -127,7 +135,7 @@ impl<'a> Parser<'a> {
         let n_wires = 2 + header.n_inputs + header.n_outputs + header.n_witness;
         let mut defined = vec![false; n_wires as usize];
         defined[..=header.n_inputs as usize].fill(true);
-        Ok(Self { reader, header, n_wires, terms: 0, defined })
+        Ok(Self { reader, curve, header, n_wires, terms: 0, defined })
     }
 
     fn run(mut self, data: &[u8]) -> Result<Circuit> {
@@ -142,6 +150,7 @@ impl<'a> Parser<'a> {
         }
         self.reader.finish()?;
         Ok(Circuit {
+            curve: self.curve,
             n_inputs: self.header.n_inputs,
             n_outputs: self.header.n_outputs,
             n_witness: self.header.n_witness,

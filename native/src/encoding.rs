@@ -1,29 +1,20 @@
 //! Canonical point encodings (see "Proof and key bytes" in docs/interfaces.md).
 //!
-//! Big-endian coordinates; the two top bits of the first byte are the flags: 10 smaller y, 11 larger y,
-//! 01 infinity, 00 uncompressed (proving keys only). G2 puts the imaginary part first and compares y by its
-//! imaginary part, then its real part. Every decoder accepts exactly one encoding of each point and checks the
-//! curve equation and the subgroup.
+//! Big-endian coordinates, the imaginary part of G2's first; the top bits of the first byte are flags that say whether
+//! y is the larger of the two (compared by its imaginary part, then its real part) and whether the point is infinity:
+//! see [`PointFlags`]. Every decoder accepts exactly one encoding of each point and checks the curve equation and the
+//! subgroup.
 
-use ark_bn254::{Fq, Fq2, G1Affine, G2Affine};
+use ark_ec::short_weierstrass::{Affine, SWCurveConfig};
 use ark_ec::AffineRepr;
-use ark_ff::{AdditiveGroup, PrimeField};
+use ark_ff::{AdditiveGroup, BigInteger, Field, PrimeField};
 
-use crate::field::{be_from_bigint, bigint_from_be};
-
-pub const G1_BYTES: usize = 32;
-pub const G2_BYTES: usize = 64;
-pub const G1_UNCOMPRESSED_BYTES: usize = 64;
-pub const G2_UNCOMPRESSED_BYTES: usize = 128;
-
-const FLAGS: u8 = 0b1100_0000;
-const FLAG_SMALLER: u8 = 0b1000_0000;
-const FLAG_LARGER: u8 = 0b1100_0000;
-const FLAG_INFINITY: u8 = 0b0100_0000;
+use crate::curve::{Curve, PointFlags};
 
 /// Why bytes are not a point; the text goes into error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointFault {
+    Length,
     Flags,
     NotCanonical,
     OffCurve,
@@ -33,6 +24,7 @@ pub enum PointFault {
 impl PointFault {
     pub fn text(self) -> &'static str {
         match self {
+            Self::Length => "wrong number of bytes",
             Self::Flags => "flag bits or infinity encoding not allowed here",
             Self::NotCanonical => "coordinate not below the field modulus",
             Self::OffCurve => "not on the curve",
@@ -43,153 +35,126 @@ impl PointFault {
 
 type PointResult<T> = std::result::Result<T, PointFault>;
 
-fn fq_to_be(value: &Fq) -> [u8; 32] {
-    be_from_bigint(&value.into_bigint())
+/// Bytes of a point of group `P` of curve `C`, compressed; the uncompressed form has twice as many.
+pub fn compressed_bytes<C: Curve, P: SWCurveConfig>() -> usize {
+    C::FQ_BYTES * P::BaseField::extension_degree() as usize
 }
 
-fn fq_from_be(bytes: &[u8], mask_flags: bool) -> PointResult<Fq> {
-    let mut word = [0u8; 32];
-    word.copy_from_slice(&bytes[..32]);
-    if mask_flags {
-        word[0] &= !FLAGS;
+/// Whether y is the larger of y and −y: the parts from the last to the first, the first one that is not zero decides.
+fn is_larger<F: Field>(y: &F) -> bool {
+    y.to_base_prime_field_elements().fold(false, |before, part| {
+        if part == F::BasePrimeField::ZERO {
+            before
+        } else {
+            part.into_bigint() > (-part).into_bigint()
+        }
+    })
+}
+
+/// The last part first, each big-endian in `size` bytes.
+fn write_field<F: Field>(value: &F, size: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    for part in value.to_base_prime_field_elements() {
+        out.extend_from_slice(&part.into_bigint().to_bytes_le()[..size]);
     }
-    Fq::from_bigint(bigint_from_be(&word)).ok_or(PointFault::NotCanonical)
+    // Little-endian from the first part on is big-endian from the last on, backwards.
+    out[start..].reverse();
 }
 
-fn fq_is_larger(y: &Fq) -> bool {
-    y.into_bigint() > (-*y).into_bigint()
-}
-
-fn fq2_is_larger(y: &Fq2) -> bool {
-    if y.c1 == Fq::ZERO {
-        fq_is_larger(&y.c0)
-    } else {
-        fq_is_larger(&y.c1)
+/// `mask` has the bits of the first byte that are flags.
+fn read_field<F: Field>(bytes: &[u8], size: usize, mask: u8) -> PointResult<F> {
+    let mut parts = Vec::with_capacity(F::extension_degree() as usize);
+    for (i, chunk) in bytes.chunks_exact(size).enumerate().rev() {
+        let mut number = <F::BasePrimeField as PrimeField>::BigInt::default();
+        let words = number.as_mut();
+        for (at, byte) in chunk.iter().rev().enumerate() {
+            let byte = if i == 0 && at + 1 == size { byte & !mask } else { *byte };
+            words[at / 8] |= u64::from(byte) << (8 * (at % 8));
+        }
+        parts.push(F::BasePrimeField::from_bigint(number).ok_or(PointFault::NotCanonical)?);
     }
+    F::from_base_prime_field_elems(parts).ok_or(PointFault::Length)
 }
 
-fn infinity_or_fault<T>(bytes: &[u8], point: T) -> PointResult<T> {
-    if bytes[0] == FLAG_INFINITY && bytes[1..].iter().all(|b| *b == 0) {
-        Ok(point)
+fn infinity<P: SWCurveConfig>(bytes: &[u8], flag: u8) -> PointResult<Affine<P>> {
+    if bytes[0] == flag && bytes[1..].iter().all(|b| *b == 0) {
+        Ok(Affine::zero())
     } else {
         Err(PointFault::Flags)
     }
 }
 
-pub fn g1_compress(point: &G1Affine) -> [u8; G1_BYTES] {
-    let mut out = [0u8; G1_BYTES];
+/// Nothing to check in a group that is the whole curve.
+fn in_subgroup<P: SWCurveConfig>(point: Affine<P>) -> PointResult<Affine<P>> {
+    if P::cofactor_is_one() || point.is_in_correct_subgroup_assuming_on_curve() {
+        Ok(point)
+    } else {
+        Err(PointFault::Subgroup)
+    }
+}
+
+pub fn compress<C: Curve, P: SWCurveConfig>(point: &Affine<P>, out: &mut Vec<u8>) {
+    let PointFlags { smaller_y, larger_y, infinity, .. } = C::FLAGS;
+    let start = out.len();
     match point.xy() {
-        None => out[0] = FLAG_INFINITY,
+        None => {
+            out.resize(start + compressed_bytes::<C, P>(), 0);
+            out[start] = infinity;
+        }
         Some((x, y)) => {
-            out = fq_to_be(&x);
-            out[0] |= if fq_is_larger(&y) { FLAG_LARGER } else { FLAG_SMALLER };
+            write_field(&x, C::FQ_BYTES, out);
+            out[start] |= if is_larger(&y) { larger_y } else { smaller_y };
         }
-    }
-    out
-}
-
-/// G1 has cofactor 1: on the curve is in the group.
-pub fn g1_decompress(bytes: &[u8; G1_BYTES]) -> PointResult<G1Affine> {
-    match bytes[0] & FLAGS {
-        FLAG_INFINITY => infinity_or_fault(bytes, G1Affine::zero()),
-        FLAG_SMALLER | FLAG_LARGER => {
-            let x = fq_from_be(bytes, true)?;
-            let greatest = bytes[0] & FLAGS == FLAG_LARGER;
-            let (a, b) = G1Affine::get_ys_from_x_unchecked(x).ok_or(PointFault::OffCurve)?;
-            Ok(G1Affine::new_unchecked(x, if fq_is_larger(&a) == greatest { a } else { b }))
-        }
-        _ => Err(PointFault::Flags),
     }
 }
 
-pub fn g2_compress(point: &G2Affine) -> [u8; G2_BYTES] {
-    let mut out = [0u8; G2_BYTES];
+pub fn decompress<C: Curve, P: SWCurveConfig>(bytes: &[u8]) -> PointResult<Affine<P>> {
+    if bytes.len() != compressed_bytes::<C, P>() {
+        return Err(PointFault::Length);
+    }
+    let flags = bytes[0] & C::FLAGS.mask;
+    if flags == C::FLAGS.infinity {
+        return infinity(bytes, flags);
+    }
+    let larger = flags == C::FLAGS.larger_y;
+    if !larger && flags != C::FLAGS.smaller_y {
+        return Err(PointFault::Flags);
+    }
+    let x: P::BaseField = read_field(bytes, C::FQ_BYTES, C::FLAGS.mask)?;
+    let (a, b) = Affine::<P>::get_ys_from_x_unchecked(x).ok_or(PointFault::OffCurve)?;
+    in_subgroup(Affine::new_unchecked(x, if is_larger(&a) == larger { a } else { b }))
+}
+
+pub fn write_uncompressed<C: Curve, P: SWCurveConfig>(point: &Affine<P>, out: &mut Vec<u8>) {
+    let start = out.len();
     match point.xy() {
-        None => out[0] = FLAG_INFINITY,
+        None => {
+            out.resize(start + 2 * compressed_bytes::<C, P>(), 0);
+            out[start] = C::FLAGS.infinity_uncompressed;
+        }
         Some((x, y)) => {
-            out[..32].copy_from_slice(&fq_to_be(&x.c1));
-            out[32..].copy_from_slice(&fq_to_be(&x.c0));
-            out[0] |= if fq2_is_larger(&y) { FLAG_LARGER } else { FLAG_SMALLER };
+            write_field(&x, C::FQ_BYTES, out);
+            write_field(&y, C::FQ_BYTES, out);
         }
-    }
-    out
-}
-
-pub fn g2_decompress(bytes: &[u8; G2_BYTES]) -> PointResult<G2Affine> {
-    match bytes[0] & FLAGS {
-        FLAG_INFINITY => infinity_or_fault(bytes, G2Affine::zero()),
-        FLAG_SMALLER | FLAG_LARGER => {
-            let x = Fq2::new(fq_from_be(&bytes[32..], false)?, fq_from_be(&bytes[..32], true)?);
-            let greatest = bytes[0] & FLAGS == FLAG_LARGER;
-            let (a, b) = G2Affine::get_ys_from_x_unchecked(x).ok_or(PointFault::OffCurve)?;
-            let y = if fq2_is_larger(&a) == greatest { a } else { b };
-            let point = G2Affine::new_unchecked(x, y);
-            if point.is_in_correct_subgroup_assuming_on_curve() {
-                Ok(point)
-            } else {
-                Err(PointFault::Subgroup)
-            }
-        }
-        _ => Err(PointFault::Flags),
     }
 }
 
-pub fn g1_write_uncompressed(point: &G1Affine, out: &mut Vec<u8>) {
-    let mut bytes = [0u8; G1_UNCOMPRESSED_BYTES];
-    match point.xy() {
-        None => bytes[0] = FLAG_INFINITY,
-        Some((x, y)) => {
-            bytes[..32].copy_from_slice(&fq_to_be(&x));
-            bytes[32..].copy_from_slice(&fq_to_be(&y));
-        }
+pub fn read_uncompressed<C: Curve, P: SWCurveConfig>(bytes: &[u8]) -> PointResult<Affine<P>> {
+    let size = compressed_bytes::<C, P>();
+    if bytes.len() != 2 * size {
+        return Err(PointFault::Length);
     }
-    out.extend_from_slice(&bytes);
-}
-
-pub fn g1_read_uncompressed(bytes: &[u8]) -> PointResult<G1Affine> {
-    match bytes[0] & FLAGS {
-        FLAG_INFINITY => infinity_or_fault(bytes, G1Affine::zero()),
-        0 => {
-            let point = G1Affine::new_unchecked(fq_from_be(&bytes[..32], false)?, fq_from_be(&bytes[32..], false)?);
-            if point.is_on_curve() {
-                Ok(point)
-            } else {
-                Err(PointFault::OffCurve)
-            }
-        }
-        _ => Err(PointFault::Flags),
+    let flags = bytes[0] & C::FLAGS.mask;
+    if flags == C::FLAGS.infinity_uncompressed {
+        return infinity(bytes, flags);
     }
-}
-
-pub fn g2_write_uncompressed(point: &G2Affine, out: &mut Vec<u8>) {
-    let mut bytes = [0u8; G2_UNCOMPRESSED_BYTES];
-    match point.xy() {
-        None => bytes[0] = FLAG_INFINITY,
-        Some((x, y)) => {
-            for (chunk, coordinate) in bytes.chunks_exact_mut(32).zip([&x.c1, &x.c0, &y.c1, &y.c0]) {
-                chunk.copy_from_slice(&fq_to_be(coordinate));
-            }
-        }
+    if flags != 0 {
+        return Err(PointFault::Flags);
     }
-    out.extend_from_slice(&bytes);
-}
-
-pub fn g2_read_uncompressed(bytes: &[u8]) -> PointResult<G2Affine> {
-    match bytes[0] & FLAGS {
-        FLAG_INFINITY => infinity_or_fault(bytes, G2Affine::zero()),
-        0 => {
-            let coordinate = |i: usize| fq_from_be(&bytes[32 * i..32 * (i + 1)], false);
-            let x = Fq2::new(coordinate(1)?, coordinate(0)?);
-            let y = Fq2::new(coordinate(3)?, coordinate(2)?);
-            let point = G2Affine::new_unchecked(x, y);
-            if !point.is_on_curve() {
-                Err(PointFault::OffCurve)
-            } else if !point.is_in_correct_subgroup_assuming_on_curve() {
-                Err(PointFault::Subgroup)
-            } else {
-                Ok(point)
-            }
-        }
-        _ => Err(PointFault::Flags),
+    let coordinate = |bytes| read_field::<P::BaseField>(bytes, C::FQ_BYTES, 0);
+    let point = Affine::<P>::new_unchecked(coordinate(&bytes[..size])?, coordinate(&bytes[size..])?);
+    if !point.is_on_curve() {
+        return Err(PointFault::OffCurve);
     }
+    in_subgroup(point)
 }

@@ -1,8 +1,10 @@
-//! Groth16 over BN254 for fixed circuits. See docs/interfaces.md ("native") for the formats.
+//! Groth16 over BN254 and BLS12-381 for fixed circuits. See docs/interfaces.md ("native") for the formats.
 
 #[cfg(test)]
 mod agreement;
+pub mod ceremony;
 pub mod circuit;
+pub mod curve;
 pub mod domain;
 pub mod encoding;
 pub mod error;
@@ -10,6 +12,7 @@ pub mod field;
 pub mod kernel;
 pub mod keys;
 pub mod msm;
+pub mod proof;
 pub mod prover;
 #[cfg(feature = "pyo3")]
 mod python;

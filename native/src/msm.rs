@@ -5,57 +5,64 @@
 //! Digits are signed, scalars are first brought below r/2 in magnitude. Buckets are summed by a tree of batch-affine
 //! additions, and weighed as b = 2^l·hi + lo with one sum per hi and one per lo, again by trees.
 
-use ark_bn254::{Fr, G1Affine, G1Projective};
 use ark_ec::{AdditiveGroup, CurveGroup};
 use ark_ff::{BigInt, BigInteger, PrimeField};
 
+use crate::curve::{Curve, G1Affine, G1Projective};
 use crate::error::{Error, Result};
-use crate::kernel::{Kernel, Limbs, Pair, Point, Ref, Scratch};
+use crate::kernel::{GroupElement, Kernel, Limbs, Pair, Point, Ref, Scratch};
 
 /// Tables above this are refused: the largest network measured needs 60 MiB.
 pub const TABLE_BYTES_MAX: usize = 1 << 30;
 
-/// |s| ≤ (r − 1)/2 < 2^253, and signed digits may carry into one more bit.
-const SCALAR_BITS: usize = 254;
+/// |s| ≤ (r − 1)/2 has one bit less than r, and signed digits may carry into one more.
+const fn scalar_bits<C: Curve>() -> usize {
+    C::Fr::MODULUS_BIT_SIZE as usize
+}
 
-pub struct FixedMsm {
+pub struct FixedMsm<C: Curve> {
     kernel: Kernel,
     window: usize,
     windows: usize,
     offset: Wide,
     /// `table[i·windows + w]` = 2^(window·w)·P_i.
-    table: Vec<Point>,
+    table: Vec<Point<C::Base>>,
     n_bases: usize,
 }
 
 /// Memory of one multiplication, kept between calls.
-#[derive(Default)]
-pub struct MsmWork {
+pub struct MsmWork<C: Curve> {
     digits: Vec<(u32, Ref)>,
-    trees: Trees,
-    buckets: Vec<Point>,
-    sums: Vec<Point>,
+    trees: Trees<C::Base>,
+    buckets: Vec<Point<C::Base>>,
+    sums: Vec<Point<C::Base>>,
+}
+
+impl<C: Curve> Default for MsmWork<C> {
+    fn default() -> Self {
+        Self { digits: Vec::new(), trees: Trees::default(), buckets: Vec::new(), sums: Vec::new() }
+    }
 }
 
 /// Window width with the fewest additions: n·windows into buckets, then each bucket twice.
-fn best_window(n: usize) -> usize {
-    (4..=16).min_by_key(|c| n * SCALAR_BITS.div_ceil(*c) + (2usize << (c - 1))).unwrap_or(8)
+fn best_window<C: Curve>(n: usize) -> usize {
+    (4..=16).min_by_key(|c| n * scalar_bits::<C>().div_ceil(*c) + (2usize << (c - 1))).unwrap_or(8)
 }
 
-impl FixedMsm {
-    pub fn new(bases: &[G1Affine], kernel: Kernel) -> Result<Self> {
-        let window = best_window(bases.len());
-        let windows = SCALAR_BITS.div_ceil(window);
-        if bases.len() * windows * size_of::<Point>() > TABLE_BYTES_MAX {
+impl<C: Curve> FixedMsm<C> {
+    pub fn new(bases: &[G1Affine<C>], kernel: Kernel) -> Result<Self> {
+        let window = best_window::<C>(bases.len());
+        let windows = scalar_bits::<C>().div_ceil(window);
+        if bases.len() * windows * size_of::<Point<C::Base>>() > TABLE_BYTES_MAX {
             return Err(Error::new("circuit-limit", format!("tables over {TABLE_BYTES_MAX} bytes")));
         }
         let mut table = Vec::with_capacity(bases.len() * windows);
         // Normalised in runs, so that the projective copies stay small.
-        let mut run: Vec<G1Projective> = Vec::with_capacity(64 * windows);
+        let mut run: Vec<G1Projective<C>> = Vec::with_capacity(64 * windows);
         for chunk in bases.chunks(64) {
             run.clear();
             for base in chunk {
-                let mut point = G1Projective::from(*base);
+                let mut point = G1Projective::<C>::from(*base);
                 for w in 0..windows {
                     run.push(point);
                     if w + 1 < windows {
@@ -65,18 +72,18 @@ impl FixedMsm {
                     }
                 }
             }
-            table.extend(G1Projective::normalize_batch(&run).iter().map(Point::from_affine));
+            table.extend(G1Projective::<C>::normalize_batch(&run).iter().map(Point::from_affine));
         }
         let offset = signed_digit_offset(window, windows);
         Ok(Self { kernel, window, windows, offset, table, n_bases: bases.len() })
     }
 
     pub fn table_bytes(&self) -> usize {
-        self.table.len() * size_of::<Point>()
+        self.table.len() * size_of::<Point<C::Base>>()
     }
 
     /// Σ scalars[i]·P_i. `scalars` has one integer per base, each at most r.
-    pub fn run(&self, scalars: &[Limbs], work: &mut MsmWork) -> G1Projective {
+    pub fn run(&self, scalars: &[Limbs<4>], work: &mut MsmWork<C>) -> G1Projective<C> {
         debug_assert_eq!(scalars.len(), self.n_bases);
         work.digits.clear();
         for (i, scalar) in scalars.iter().enumerate() {
@@ -92,9 +99,9 @@ impl FixedMsm {
     ///
     /// Adding 2^(c−1) to every window first turns signed digits into plain ones, so there is no carry to follow.
     fn push_digits(&self, base: usize, mut number: BigInt<4>, out: &mut Vec<(u32, Ref)>) {
-        let negative = number > Fr::MODULUS_MINUS_ONE_DIV_TWO;
+        let negative = number > C::Fr::MODULUS_MINUS_ONE_DIV_TWO;
         if negative {
-            let mut rest = Fr::MODULUS;
+            let mut rest = C::Fr::MODULUS;
             rest.sub_with_borrow(&number);
             number = rest;
         }
@@ -109,7 +116,7 @@ impl FixedMsm {
     }
 
     /// Σ b·bucket[b] with b = 2^l·hi + lo: sums per lo and per hi, then two short running sums.
-    fn weigh(&self, work: &mut MsmWork) -> G1Projective {
+    fn weigh(&self, work: &mut MsmWork<C>) -> G1Projective<C> {
         let low_bits = self.window / 2;
         let n_low = 1usize << low_bits;
         let n_high = (work.buckets.len() >> low_bits) + 1;
@@ -124,19 +131,19 @@ impl FixedMsm {
         work.trees.load(n_low + n_high, &work.digits);
         work.trees.reduce(self.kernel, &work.buckets, &mut work.sums);
         let (low, high) = work.sums.split_at(n_low);
-        let mut total = running_sum(&high[1..]);
+        let mut total = running_sum::<C>(&high[1..]);
         (0..low_bits).for_each(|_| {
             total.double_in_place();
         });
-        total + running_sum(&low[1..])
+        total + running_sum::<C>(&low[1..])
     }
 }
 
 /// Σ (i + 1)·points[i].
-fn running_sum(points: &[Point]) -> G1Projective {
-    let (mut run, mut total) = (G1Projective::ZERO, G1Projective::ZERO);
+fn running_sum<C: Curve>(points: &[Point<C::Base>]) -> G1Projective<C> {
+    let (mut run, mut total) = (G1Projective::<C>::ZERO, G1Projective::<C>::ZERO);
     for point in points.iter().rev() {
-        run += point.to_affine();
+        run += point.to_affine::<C::G1>();
         total += run;
     }
     total
@@ -175,20 +182,34 @@ fn signed_digit_offset(window: usize, windows: usize) -> Wide {
 }
 
 /// Sums many groups of points at once: each level adds neighbours of all groups in one batch.
-#[derive(Default)]
-pub struct Trees {
+pub struct Trees<F: GroupElement> {
     counts: Vec<u32>,
     starts: Vec<u32>,
     refs: Vec<Ref>,
     pairs: Vec<Pair>,
     /// The odd one out of each group, and where it goes.
     single: Vec<(Ref, u32)>,
-    now: Vec<Point>,
-    next: Vec<Point>,
-    scratch: Scratch,
+    now: Vec<Point<F>>,
+    next: Vec<Point<F>>,
+    scratch: Scratch<F>,
 }
 
-impl Trees {
+impl<F: GroupElement> Default for Trees<F> {
+    fn default() -> Self {
+        Self {
+            counts: Vec::new(),
+            starts: Vec::new(),
+            refs: Vec::new(),
+            pairs: Vec::new(),
+            single: Vec::new(),
+            now: Vec::new(),
+            next: Vec::new(),
+            scratch: Scratch::default(),
+        }
+    }
+}
+
+impl<F: GroupElement> Trees<F> {
     /// Sorts (group, reference) entries by group.
     fn load(&mut self, n_groups: usize, entries: &[(u32, Ref)]) {
         self.counts.clear();
@@ -212,7 +233,7 @@ impl Trees {
     }
 
     /// One point per group into `out`; infinity where a group is empty.
-    fn reduce(&mut self, kernel: Kernel, table: &[Point], out: &mut Vec<Point>) {
+    fn reduce(&mut self, kernel: Kernel, table: &[Point<F>], out: &mut Vec<Point<F>>) {
         let refs = std::mem::take(&mut self.refs);
         self.plan(|i| refs[i]);
         self.level(kernel, Some(table));
@@ -251,7 +272,7 @@ impl Trees {
     }
 
     /// Carries the plan out, from `table` (first level) or from `now`, into `now`.
-    fn level(&mut self, kernel: Kernel, table: Option<&[Point]>) {
+    fn level(&mut self, kernel: Kernel, table: Option<&[Point<F>]>) {
         let source = table.unwrap_or(&self.now);
         for (reference, to) in &self.single {
             self.next[*to as usize] = reference.load(source);
@@ -268,49 +289,73 @@ mod tests {
     use ark_ec::PrimeGroup;
 
     use super::*;
+    use crate::curve::{Bls381, Bn254};
     use crate::field::random_fr;
 
-    fn check(bases: &[G1Affine], scalars: &[Fr]) {
-        let lazy: Vec<Limbs> = scalars.iter().map(|s| s.into_bigint().0).collect();
-        let expected = G1Projective::msm(bases, scalars).unwrap().into_affine();
-        for kernel in [Kernel::Scalar, Kernel::fastest()] {
-            let found = FixedMsm::new(bases, kernel).unwrap().run(&lazy, &mut MsmWork::default());
+    fn check<C: Curve>(bases: &[G1Affine<C>], scalars: &[C::Fr]) {
+        let lazy: Vec<Limbs<4>> = scalars.iter().map(|s| s.into_bigint().0).collect();
+        let expected = G1Projective::<C>::msm(bases, scalars).unwrap().into_affine();
+        for kernel in Kernel::available() {
+            let found = FixedMsm::<C>::new(bases, kernel).unwrap().run(&lazy, &mut MsmWork::default());
             assert_eq!(found.into_affine(), expected, "{}", kernel.name());
         }
     }
 
-    fn bases(n: u64) -> Vec<G1Affine> {
-        (1..=n).map(|i| (G1Projective::generator() * Fr::from(i * i + 7)).into_affine()).collect()
+    fn bases<C: Curve>(n: u64) -> Vec<G1Affine<C>> {
+        (1..=n).map(|i| (G1Projective::<C>::generator() * C::Fr::from(i * i + 7)).into_affine()).collect()
     }
 
     #[test]
     fn equals_the_plain_sum_for_random_scalars() {
+        equals_the_plain_sum_for_random_scalars_on::<Bn254>();
+        equals_the_plain_sum_for_random_scalars_on::<Bls381>();
+    }
+
+    fn equals_the_plain_sum_for_random_scalars_on<C: Curve>() {
         for n in [1u64, 2, 9, 100, 600] {
-            let scalars: Vec<Fr> = (0..n).map(|_| random_fr().unwrap()).collect();
-            check(&bases(n), &scalars);
+            let scalars: Vec<C::Fr> = (0..n).map(|_| random_fr().unwrap()).collect();
+            check::<C>(&bases::<C>(n), &scalars);
         }
     }
 
     #[test]
     fn equals_the_plain_sum_at_the_edges_of_the_scalar_range() {
-        let half = Fr::from(Fr::MODULUS_MINUS_ONE_DIV_TWO);
-        let one = Fr::from(1u64);
-        let edges =
-            [Fr::from(0u64), one, -one, half, half + one, half - one, Fr::from(1u64 << 63), -Fr::from(1u64 << 63)];
+        equals_the_plain_sum_at_the_edges_of_the_scalar_range_on::<Bn254>();
+        equals_the_plain_sum_at_the_edges_of_the_scalar_range_on::<Bls381>();
+    }
+
+    fn equals_the_plain_sum_at_the_edges_of_the_scalar_range_on<C: Curve>() {
+        let half = C::Fr::from(C::Fr::MODULUS_MINUS_ONE_DIV_TWO);
+        let one = C::Fr::from(1u64);
+        let edges: [C::Fr; 8] = [
+            C::Fr::from(0u64),
+            one,
+            -one,
+            half,
+            half + one,
+            half - one,
+            C::Fr::from(1u64 << 63),
+            -C::Fr::from(1u64 << 63),
+        ];
         let mut scalars = edges.to_vec();
-        scalars.extend((0..254).map(|i| crate::field::pow(Fr::from(2u64), i)));
-        scalars.extend((0..254).map(|i| -crate::field::pow(Fr::from(2u64), i)));
-        check(&bases(scalars.len() as u64), &scalars);
+        scalars.extend((0..254).map(|i| crate::field::pow(C::Fr::from(2u64), i)));
+        scalars.extend((0..254).map(|i| -crate::field::pow(C::Fr::from(2u64), i)));
+        check::<C>(&bases::<C>(scalars.len() as u64), &scalars);
     }
 
     /// Equal, opposite and infinite bases make every degenerate case of the affine formulas occur.
     #[test]
     fn hostile_bases_are_summed_exactly() {
-        let g = G1Projective::generator().into_affine();
-        let hostile = [g, g, -g, G1Affine::identity(), g, -g, (g + g).into_affine(), G1Affine::identity()];
-        let scalar = random_fr().unwrap();
-        check(&hostile, &[scalar; 8]);
-        check(&hostile, &[scalar, -scalar, scalar, scalar, -scalar, -scalar, scalar + scalar, scalar]);
-        check(&hostile, &[Fr::from(0u64); 8]);
+        hostile_bases_are_summed_exactly_on::<Bn254>();
+        hostile_bases_are_summed_exactly_on::<Bls381>();
+    }
+
+    fn hostile_bases_are_summed_exactly_on<C: Curve>() {
+        let g = G1Projective::<C>::generator().into_affine();
+        let hostile = [g, g, -g, G1Affine::<C>::identity(), g, -g, (g + g).into_affine(), G1Affine::<C>::identity()];
+        let scalar: C::Fr = random_fr().unwrap();
+        check::<C>(&hostile, &[scalar; 8]);
+        check::<C>(&hostile, &[scalar, -scalar, scalar, scalar, -scalar, -scalar, scalar + scalar, scalar]);
+        check::<C>(&hostile, &[C::Fr::from(0u64); 8]);
     }
 }

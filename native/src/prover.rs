@@ -2,11 +2,12 @@
 
 use std::sync::Mutex;
 
-use ark_bn254::{g1, g2, Fr, G1Projective, G2Projective};
 use ark_ec::{AffineRepr, CurveGroup};
+use ark_ff::{BigInt, PrimeField};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::circuit::{Circuit, Op};
+use crate::curve::{Curve, G1Projective, G2Projective};
 use crate::error::Result;
 use crate::field::{fr_from_ctx, fr_to_be, random_fr};
 use crate::kernel::Kernel;
@@ -24,6 +25,9 @@ const CTX_BYTES: u32 = 31;
 const SCALAR_BYTES: u32 = 32;
 const BOOLEANS_PER_SLOT: usize = 8;
 
+type G1Tables<C> = QueryTables<<C as Curve>::Base, <C as Curve>::G1, 1>;
+type G2Tables<C> = QueryTables<<C as Curve>::Base, <C as Curve>::G2, 2>;
+
 /// Parts of a proof, in the order of their work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
@@ -39,54 +43,59 @@ pub enum Phase {
     Blinding,
 }
 
-pub struct Prover {
+pub struct Prover<C: Curve> {
     pub circuit: Circuit,
     kernel: Kernel,
-    quotient: Quotient,
+    quotient: Quotient<C>,
     plan: Vec<Slot>,
-    a: QueryTables<g1::Config, 1>,
-    b1: QueryTables<g1::Config, 1>,
-    b2: QueryTables<g2::Config, 2>,
-    k: QueryTables<g1::Config, 1>,
-    delta_1: QueryTables<g1::Config, 1>,
-    delta_2: QueryTables<g2::Config, 2>,
-    h: FixedMsm,
+    a: G1Tables<C>,
+    b1: G1Tables<C>,
+    b2: G2Tables<C>,
+    k: G1Tables<C>,
+    delta_1: G1Tables<C>,
+    delta_2: G2Tables<C>,
+    h: FixedMsm<C>,
     /// α + A[0], β + B[0] and K[0]: the constant wire is always 1.
-    start: Start,
-    work: Mutex<Work>,
+    start: Start<C>,
+    work: Mutex<Work<C>>,
 }
 
-struct Start {
-    a: G1Projective,
-    b1: G1Projective,
-    b2: G2Projective,
-    k: G1Projective,
+struct Start<C: Curve> {
+    a: G1Projective<C>,
+    b1: G1Projective<C>,
+    b2: G2Projective<C>,
+    k: G1Projective<C>,
 }
 
 /// Memory of one proof, kept between proofs.
-struct Work {
-    witness: Witness,
-    quotient: QuotientWork,
+struct Work<C: Curve> {
+    witness: Witness<C::Fr>,
+    quotient: QuotientWork<C>,
     lookups: Vec<Lookup>,
-    rest: Vec<(u32, Fr)>,
-    msm: MsmWork,
+    rest: Vec<(u32, C::Fr)>,
+    msm: MsmWork<C>,
 }
 
 /// Blinding values of one proof; erased when dropped, never stored.
-pub(crate) struct Blinding {
-    pub r: Zeroizing<Fr>,
-    pub s: Zeroizing<Fr>,
+pub(crate) struct Blinding<F: Zeroize> {
+    pub r: Zeroizing<F>,
+    pub s: Zeroizing<F>,
 }
 
-impl Prover {
-    /// Parses and checks both files and builds the tables. Errors: `circuit-…`, `pk-format`, `pk-circuit`, `kernel-…`.
+impl<C: Curve> Prover<C> {
+    /// Parses and checks both files and builds the tables.
+    ///
+    /// Errors: `circuit-…`, `curve-mismatch`, `pk-format`, `pk-circuit`, `kernel-…`.
     pub fn new(circuit: &[u8], proving_key: &[u8]) -> Result<Self> {
         Self::with_kernel(circuit, proving_key, Kernel::from_environment()?)
     }
 
     pub fn with_kernel(circuit: &[u8], proving_key: &[u8], kernel: Kernel) -> Result<Self> {
-        let circuit = Circuit::parse(circuit)?;
-        let key = ProvingKey::decode(proving_key, &circuit)?;
+        Self::for_circuit(Circuit::parse(circuit)?, proving_key, kernel)
+    }
+
+    pub fn for_circuit(circuit: Circuit, proving_key: &[u8], kernel: Kernel) -> Result<Self> {
+        let key = ProvingKey::<C>::decode(proving_key, &circuit)?;
         let quotient = Quotient::new(key.domain_size as usize, kernel)?;
         let plan = plan(&circuit);
         let scalar_plan: Vec<Slot> = (0..SCALAR_BYTES).map(|index| Slot::Byte { wire: 0, index }).collect();
@@ -134,7 +143,7 @@ impl Prover {
     }
 
     /// All wires as field elements.
-    pub fn witness(&self, inputs: &[i64], ctx: &[u8]) -> Result<Vec<Fr>> {
+    pub fn witness(&self, inputs: &[i64], ctx: &[u8]) -> Result<Vec<C::Fr>> {
         let mut witness = Witness::new(&self.circuit);
         witness.fill(&self.circuit, inputs, fr_from_ctx(ctx)?)?;
         Ok(witness.to_field(&self.circuit))
@@ -144,12 +153,17 @@ impl Prover {
     ///
     /// Errors: `input-count`, `ctx-length`, `witness-range`, `witness-overflow`, `witness-remainder`, `unsatisfied`,
     /// `randomness`.
-    pub fn prove(&self, inputs: &[i64], ctx: &[u8]) -> Result<(Vec<i64>, Proof)> {
+    pub fn prove(&self, inputs: &[i64], ctx: &[u8]) -> Result<(Vec<i64>, Proof<C>)> {
         self.prove_observed(inputs, ctx, &mut |_| ())
     }
 
     /// [`Self::prove`], calling `done` with each phase's name when it ends (for measurements).
-    pub fn prove_observed(&self, inputs: &[i64], ctx: &[u8], done: &mut dyn FnMut(Phase)) -> Result<(Vec<i64>, Proof)> {
+    pub fn prove_observed(
+        &self,
+        inputs: &[i64],
+        ctx: &[u8],
+        done: &mut dyn FnMut(Phase),
+    ) -> Result<(Vec<i64>, Proof<C>)> {
         let blinding = Blinding { r: Zeroizing::new(random_fr()?), s: Zeroizing::new(random_fr()?) };
         self.prove_blinded(inputs, ctx, &blinding, done)
     }
@@ -159,9 +173,9 @@ impl Prover {
         &self,
         inputs: &[i64],
         ctx: &[u8],
-        blinding: &Blinding,
+        blinding: &Blinding<C::Fr>,
         done: &mut dyn FnMut(Phase),
-    ) -> Result<(Vec<i64>, Proof)> {
+    ) -> Result<(Vec<i64>, Proof<C>)> {
         // A panic elsewhere cannot leave the buffers in a harmful state: every proof overwrites them.
         let mut guard = self.work.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let work = &mut *guard;
@@ -176,7 +190,7 @@ impl Prover {
     }
 
     /// Cuts the witness into bytes; bytes that are zero add nothing and are left out.
-    fn look_up(&self, work: &mut Work, ctx: &[u8]) {
+    fn look_up(&self, work: &mut Work<C>, ctx: &[u8]) {
         work.lookups.clear();
         work.rest.clear();
         let (values, ctx_wire) = (&work.witness.values, self.circuit.ctx_wire());
@@ -192,7 +206,7 @@ impl Prover {
                     let magnitude = value.unsigned_abs();
                     let beyond = magnitude >> (8 * WIRE_BYTES) << (8 * WIRE_BYTES);
                     if *index == 0 && beyond != 0 {
-                        let beyond = Fr::from(beyond);
+                        let beyond = C::Fr::from(beyond);
                         work.rest.push((*wire, if value < 0 { -beyond } else { beyond }));
                     }
                     ((magnitude >> (8 * index)) as u8, value < 0)
@@ -205,7 +219,7 @@ impl Prover {
     }
 
     /// A = α + Σ + rδ, B = β + Σ + sδ, C = K + H + sA + rB − rsδ.
-    fn combine(&self, work: &mut Work, blinding: &Blinding, done: &mut dyn FnMut(Phase)) -> Proof {
+    fn combine(&self, work: &mut Work<C>, blinding: &Blinding<C::Fr>, done: &mut dyn FnMut(Phase)) -> Proof<C> {
         let (r, s) = (&*blinding.r, &*blinding.s);
         let Start { mut a, mut b1, mut b2, k: mut c } = self.start;
         self.a.accumulate(&mut a, &work.lookups, &work.rest);
@@ -219,10 +233,10 @@ impl Prover {
         c += a * s + b1 * r;
         let mut digits = ScalarDigits::default();
         let product = Zeroizing::new(*r * s);
-        self.delta_1.accumulate(&mut c, digits.set(&product), &[]);
+        self.delta_1.accumulate(&mut c, digits.set(&*product), &[]);
         self.delta_1.accumulate(&mut a, digits.set(r), &[]);
         self.delta_2.accumulate(&mut b2, digits.set(s), &[]);
-        let points = G1Projective::normalize_batch(&[a, c]);
+        let points = G1Projective::<C>::normalize_batch(&[a, c]);
         let proof = Proof { a: points[0], b: b2.into_affine(), c: points[1] };
         done(Phase::Blinding);
         proof
@@ -234,7 +248,7 @@ impl Prover {
 struct ScalarDigits(Vec<Lookup>);
 
 impl ScalarDigits {
-    fn set(&mut self, scalar: &Fr) -> &[Lookup] {
+    fn set<F: PrimeField<BigInt = BigInt<4>>>(&mut self, scalar: &F) -> &[Lookup] {
         let bytes = Zeroizing::new(fr_to_be(scalar));
         self.erase();
         self.0.extend(bytes.iter().rev().enumerate().map(|(i, byte)| Lookup {

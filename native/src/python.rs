@@ -2,16 +2,19 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use ark_bn254::Fr;
+use ark_ff::{BigInt, PrimeField};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PySequence};
 
 use crate::circuit::Circuit;
+use crate::curve::{Bls381, Bn254, Curve, CurveId};
 use crate::error::Error;
 use crate::field::{fr_from_canonical, fr_to_be};
-use crate::keys::VerificationKey;
-use crate::verifier::SIGNAL_RANGE;
+use crate::kernel::Kernel;
+use crate::keys::{curve_of_verification_key, VerificationKey};
+use crate::verifier::{Statement, BATCH_MAX, SIGNAL_RANGE};
+use crate::with_curve;
 
 pyo3::create_exception!(_native, NativeError, PyValueError, "Refused by the native core; args are (code, detail).");
 
@@ -22,7 +25,7 @@ impl From<Error> for PyErr {
 }
 
 /// Runs `work` without the interpreter lock; a panic, which would be a bug, becomes an error instead of crossing over.
-fn guarded<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+pub(crate) fn guarded<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     py.detach(|| catch_unwind(AssertUnwindSafe(work)))
         .unwrap_or_else(|_| Err(Error::new("internal", "the native core failed; please report this")))
 }
@@ -75,19 +78,41 @@ fn words(values: &Bound<'_, PySequence>, most: usize) -> PyResult<Vec<[u8; 32]>>
     Ok(out)
 }
 
-fn python_ints<'py>(py: Python<'py>, values: &[Fr]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+/// Big-endian words as Python integers.
+fn python_ints<'py>(py: Python<'py>, values: &[[u8; 32]]) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let kind = py.get_type::<PyInt>();
-    values.iter().map(|v| kind.call_method1("from_bytes", (PyBytes::new(py, &fr_to_be(v)), "big"))).collect()
+    values.iter().map(|v| kind.call_method1("from_bytes", (PyBytes::new(py, v), "big"))).collect()
 }
 
 /// Keys for a circuit from the operating system's randomness: (proving key, verification key).
 #[pyfunction]
 fn setup<'py>(py: Python<'py>, circuit: &[u8]) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
     let (proving, verification) = guarded(py, || {
-        let (proving, verification) = crate::setup::setup(&Circuit::parse(circuit)?)?;
-        Ok((proving.encode(), verification.encode()))
+        let circuit = Circuit::parse(circuit)?;
+        with_curve!(circuit.curve, C => {
+            let (proving, verification) = crate::setup::setup::<C>(&circuit)?;
+            Ok((proving.encode(), verification.encode()))
+        })
     })?;
     Ok((PyBytes::new(py, &proving), PyBytes::new(py, &verification)))
+}
+
+/// Names of the kernels this machine can run for a curve, fastest first.
+#[pyfunction]
+fn kernels(curve: &str) -> PyResult<Vec<&'static str>> {
+    CurveId::named(curve)?;
+    Ok(Kernel::available().into_iter().map(Kernel::name).collect())
+}
+
+fn first_unsatisfied<F: PrimeField<BigInt = BigInt<4>>>(
+    circuit: &Circuit,
+    words: &[[u8; 32]],
+) -> Result<Option<usize>, Error> {
+    let values = words
+        .iter()
+        .map(|w| fr_from_canonical(w).ok_or_else(|| Error::new(SIGNAL_RANGE, "a wire is not below r")))
+        .collect::<Result<Vec<F>, Error>>()?;
+    Ok(crate::witness::first_unsatisfied(&circuit.constraints, &values))
 }
 
 /// Index of the first constraint that `wires` (integers mod r, canonical) do not satisfy.
@@ -98,21 +123,48 @@ fn check_circuit(py: Python<'_>, circuit: &[u8], wires: &Bound<'_, PySequence>) 
     if words.len() != circuit.n_wires() as usize {
         return Err(Error::new("signal-count", format!("{} wires, expected {}", words.len(), circuit.n_wires())).into());
     }
-    let values = words
-        .iter()
-        .map(|w| fr_from_canonical(w).ok_or_else(|| Error::new(SIGNAL_RANGE, "a wire is not below r")))
-        .collect::<Result<Vec<Fr>, Error>>()?;
-    Ok(guarded(py, || Ok(crate::witness::first_unsatisfied(&circuit.constraints, &values)))?)
+    Ok(guarded(py, || with_curve!(circuit.curve, C => first_unsatisfied::<<C as Curve>::Fr>(&circuit, &words)))?)
+}
+
+enum AnyProver {
+    Bn254(crate::prover::Prover<Bn254>),
+    Bls381(crate::prover::Prover<Bls381>),
+}
+
+/// Runs `$body` with `$p` as the prover or verifier of either curve.
+macro_rules! either {
+    ($kind:ident, $any:expr, $p:ident => $body:expr) => {
+        match $any {
+            $kind::Bn254($p) => $body,
+            $kind::Bls381($p) => $body,
+        }
+    };
+}
+
+impl AnyProver {
+    fn new(circuit: &[u8], proving_key: &[u8], kernel: Kernel) -> Result<Self, Error> {
+        let circuit = Circuit::parse(circuit)?;
+        Ok(match circuit.curve {
+            CurveId::Bn254 => Self::Bn254(crate::prover::Prover::for_circuit(circuit, proving_key, kernel)?),
+            CurveId::Bls381 => Self::Bls381(crate::prover::Prover::for_circuit(circuit, proving_key, kernel)?),
+        })
+    }
 }
 
 #[pyclass(frozen, module = "attest._native")]
-struct Prover(crate::prover::Prover);
+struct Prover(AnyProver);
 
 #[pymethods]
 impl Prover {
+    /// `kernel`: a name from `kernels`; None: the one SITS_KERNEL names, else the fastest. One thread.
     #[new]
-    fn new(py: Python<'_>, circuit: &[u8], proving_key: &[u8]) -> PyResult<Self> {
-        Ok(Self(guarded(py, || crate::prover::Prover::new(circuit, proving_key))?))
+    #[pyo3(signature = (circuit, proving_key, *, kernel = None, threads = 1))]
+    fn new(py: Python<'_>, circuit: &[u8], proving_key: &[u8], kernel: Option<&str>, threads: usize) -> PyResult<Self> {
+        let kernel = kernel.map_or_else(Kernel::from_environment, Kernel::named)?;
+        if threads != 1 {
+            return Err(Error::new("threads-unsupported", format!("{threads} threads, this prover uses one")).into());
+        }
+        Ok(Self(guarded(py, || AnyProver::new(circuit, proving_key, kernel))?))
     }
 
     fn prove<'py>(
@@ -122,8 +174,13 @@ impl Prover {
         ctx: &[u8],
     ) -> PyResult<(Vec<i64>, Bound<'py, PyBytes>)> {
         let inputs = integers(inputs, self.n_inputs(), "input-count")?;
-        let (outputs, proof) = guarded(py, || self.0.prove(&inputs, ctx))?;
-        Ok((outputs, PyBytes::new(py, &proof.encode())))
+        let (outputs, proof) = guarded(py, || {
+            either!(AnyProver, &self.0, p => {
+                let (outputs, proof) = p.prove(&inputs, ctx)?;
+                Ok((outputs, proof.encode()))
+            })
+        })?;
+        Ok((outputs, PyBytes::new(py, &proof)))
     }
 
     fn witness<'py>(
@@ -133,49 +190,104 @@ impl Prover {
         ctx: &[u8],
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let inputs = integers(inputs, self.n_inputs(), "input-count")?;
-        python_ints(py, &guarded(py, || self.0.witness(&inputs, ctx))?)
+        let words = guarded(
+            py,
+            || either!(AnyProver, &self.0, p => Ok(p.witness(&inputs, ctx)?.iter().map(fr_to_be).collect::<Vec<_>>())),
+        )?;
+        python_ints(py, &words)
+    }
+
+    /// "bn254" or "bls12-381".
+    #[getter]
+    fn curve(&self) -> &'static str {
+        either!(AnyProver, &self.0, p => p.circuit.curve.name())
+    }
+
+    #[getter]
+    fn threads(&self) -> usize {
+        1
     }
 
     #[getter]
     fn n_inputs(&self) -> usize {
-        self.0.circuit.n_inputs as usize
+        either!(AnyProver, &self.0, p => p.circuit.n_inputs as usize)
     }
 
     #[getter]
     fn n_outputs(&self) -> usize {
-        self.0.circuit.n_outputs as usize
+        either!(AnyProver, &self.0, p => p.circuit.n_outputs as usize)
     }
 
     #[getter]
     fn n_constraints(&self) -> usize {
-        self.0.circuit.constraints.len()
+        either!(AnyProver, &self.0, p => p.circuit.constraints.len())
     }
 
     #[getter]
     fn domain_size(&self) -> usize {
-        self.0.domain_size()
+        either!(AnyProver, &self.0, p => p.domain_size())
     }
 
-    /// "scalar" or "ifma".
+    /// One of `kernels`.
     #[getter]
     fn kernel(&self) -> &'static str {
-        self.0.kernel().name()
+        either!(AnyProver, &self.0, p => p.kernel().name())
     }
 
     #[getter]
     fn table_bytes(&self) -> usize {
-        self.0.table_bytes()
+        either!(AnyProver, &self.0, p => p.table_bytes())
     }
 }
 
+enum AnyVerifier {
+    Bn254(Box<crate::verifier::Verifier<Bn254>>),
+    Bls381(Box<crate::verifier::Verifier<Bls381>>),
+}
+
+fn read_verifier<C: Curve>(key: &[u8], fixed_gamma: bool) -> Result<Box<crate::verifier::Verifier<C>>, Error> {
+    let key = VerificationKey::decode(key)?;
+    let verifier = if fixed_gamma {
+        crate::verifier::Verifier::with_fixed_gamma(&key)
+    } else {
+        crate::verifier::Verifier::new(&key)
+    };
+    verifier.map(Box::new)
+}
+
+impl AnyVerifier {
+    fn new(key: &[u8], fixed_gamma: bool) -> Result<Self, Error> {
+        Ok(match curve_of_verification_key(key)? {
+            CurveId::Bn254 => Self::Bn254(read_verifier(key, fixed_gamma)?),
+            CurveId::Bls381 => Self::Bls381(read_verifier(key, fixed_gamma)?),
+        })
+    }
+
+    fn check_count(&self, found: usize) -> Result<(), Error> {
+        either!(Self, self, v => v.check_count(found))
+    }
+
+    fn n_public(&self) -> usize {
+        either!(Self, self, v => v.n_public())
+    }
+}
+
+/// One statement of a batch as Python gives it.
+type PyStatement<'py> = (Bound<'py, PySequence>, Bound<'py, PySequence>, Vec<u8>, Vec<u8>);
+
+/// A statement of a batch, or the check that its numbers fail.
+type Read = Result<(Vec<i64>, Vec<i64>), &'static str>;
+
 #[pyclass(frozen, module = "attest._native")]
-struct Verifier(crate::verifier::Verifier);
+struct Verifier(AnyVerifier);
 
 #[pymethods]
 impl Verifier {
+    /// `fixed_gamma` allows γ to be the generator, as keys of other tools have it; never for keys of our own.
     #[new]
-    fn new(py: Python<'_>, verification_key: &[u8]) -> PyResult<Self> {
-        Ok(Self(guarded(py, || crate::verifier::Verifier::new(&VerificationKey::decode(verification_key)?))?))
+    #[pyo3(signature = (verification_key, *, fixed_gamma = false))]
+    fn new(py: Python<'_>, verification_key: &[u8], fixed_gamma: bool) -> PyResult<Self> {
+        Ok(Self(guarded(py, || AnyVerifier::new(verification_key, fixed_gamma))?))
     }
 
     /// None if the proof verifies, else the name of the first check that failed.
@@ -187,17 +299,44 @@ impl Verifier {
         ctx: &[u8],
         proof: &[u8],
     ) -> PyResult<Option<&'static str>> {
-        if let Err(error) = self.0.check_count(inputs.len()?.saturating_add(outputs.len()?).saturating_add(1)) {
-            return Ok(Some(error.code));
-        }
-        let read = |values| integers(values, self.0.n_public(), "signal-count");
-        match (read(inputs), read(outputs)) {
-            (Ok(inputs), Ok(outputs)) => verdict(guarded(py, || self.0.verify(&inputs, &outputs, ctx, proof))),
-            (Err(error), _) | (_, Err(error)) => refusal_code(py, error),
+        match self.read(inputs, outputs)? {
+            Ok((inputs, outputs)) => {
+                verdict(guarded(py, || either!(AnyVerifier, &self.0, v => v.verify(&inputs, &outputs, ctx, proof))))
+            }
+            Err(code) => Ok(Some(code)),
         }
     }
 
-    /// The same on raw public signals (field elements as non-negative integers).
+    /// What `verify` says of each (inputs, outputs, ctx, proof), for less work where all or most verify.
+    fn verify_batch(&self, py: Python<'_>, statements: &Bound<'_, PySequence>) -> PyResult<Vec<Option<&'static str>>> {
+        if statements.len()? > BATCH_MAX {
+            return Err(Error::new("batch-size", format!("more than {BATCH_MAX} proofs in a batch")).into());
+        }
+        let mut given: Vec<(Read, Vec<u8>, Vec<u8>)> = Vec::new();
+        for statement in statements.try_iter()?.take(BATCH_MAX) {
+            let (inputs, outputs, ctx, proof): PyStatement<'_> = statement?.extract()?;
+            given.push((self.read(&inputs, &outputs)?, ctx, proof));
+        }
+        let readable: Vec<Statement<'_>> = given
+            .iter()
+            .filter_map(|(read, ctx, proof)| {
+                let (inputs, outputs) = read.as_ref().ok()?;
+                Some(Statement { inputs, outputs, ctx, proof })
+            })
+            .collect();
+        let verdicts = guarded(py, || either!(AnyVerifier, &self.0, v => v.verify_batch(&readable)))?;
+        let mut verdicts = verdicts.into_iter();
+        let ended = || Err(Error::new("internal", "fewer verdicts than proofs"));
+        given
+            .iter()
+            .map(|(read, ..)| match read {
+                Ok(_) => verdict(verdicts.next().unwrap_or_else(ended)),
+                Err(code) => Ok(Some(*code)),
+            })
+            .collect()
+    }
+
+    /// The same as `verify` on raw public signals (field elements as non-negative integers).
     fn verify_signals(
         &self,
         py: Python<'_>,
@@ -207,15 +346,46 @@ impl Verifier {
         if let Err(error) = self.0.check_count(signals.len()?) {
             return Ok(Some(error.code));
         }
-        match words(signals, self.0.n_public()) {
-            Ok(words) => verdict(guarded(py, || self.0.verify_signals(&words, proof))),
-            Err(error) => refusal_code(py, error),
+        match words(signals, self.n_public()) {
+            Ok(words) => verdict(guarded(py, || either!(AnyVerifier, &self.0, v => v.verify_signals(&words, proof)))),
+            Err(error) => refusal_code(py, error).map(Some),
+        }
+    }
+
+    /// "bn254" or "bls12-381".
+    #[getter]
+    fn curve(&self) -> &'static str {
+        match &self.0 {
+            AnyVerifier::Bn254(_) => Bn254::NAME,
+            AnyVerifier::Bls381(_) => Bls381::NAME,
         }
     }
 
     #[getter]
     fn n_public(&self) -> usize {
         self.0.n_public()
+    }
+
+    #[getter]
+    fn proof_bytes(&self) -> usize {
+        match &self.0 {
+            AnyVerifier::Bn254(_) => crate::proof::Proof::<Bn254>::BYTES,
+            AnyVerifier::Bls381(_) => crate::proof::Proof::<Bls381>::BYTES,
+        }
+    }
+}
+
+impl Verifier {
+    /// Inputs and outputs as machine integers, or the name of the check they fail.
+    fn read(&self, inputs: &Bound<'_, PySequence>, outputs: &Bound<'_, PySequence>) -> PyResult<Read> {
+        if let Err(error) = self.0.check_count(inputs.len()?.saturating_add(outputs.len()?).saturating_add(1)) {
+            return Ok(Err(error.code));
+        }
+        let read = |values| integers(values, self.n_public(), "signal-count");
+        match (read(inputs), read(outputs)) {
+            (Ok(inputs), Ok(outputs)) => Ok(Ok((inputs, outputs))),
+            (Err(error), _) | (_, Err(error)) => refusal_code(inputs.py(), error).map(Err),
+        }
     }
 }
 
@@ -229,9 +399,9 @@ fn verdict(outcome: Result<(), Error>) -> PyResult<Option<&'static str>> {
 }
 
 /// A range refusal becomes a result; anything else (wrong type) stays an exception.
-fn refusal_code(py: Python<'_>, error: PyErr) -> PyResult<Option<&'static str>> {
+fn refusal_code(py: Python<'_>, error: PyErr) -> PyResult<&'static str> {
     if error.is_instance_of::<NativeError>(py) {
-        Ok(Some(SIGNAL_RANGE))
+        Ok(SIGNAL_RANGE)
     } else {
         Err(error)
     }
@@ -242,6 +412,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("NativeError", module.py().get_type::<NativeError>())?;
     module.add_class::<Prover>()?;
     module.add_class::<Verifier>()?;
+    crate::ceremony::python::register(module)?;
     module.add_function(wrap_pyfunction!(setup, module)?)?;
+    module.add_function(wrap_pyfunction!(kernels, module)?)?;
     module.add_function(wrap_pyfunction!(check_circuit, module)?)
 }

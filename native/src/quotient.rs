@@ -2,69 +2,80 @@
 
 use ark_ff::PrimeField;
 
+use crate::curve::Curve;
 use crate::domain::Domain;
 use crate::error::Result;
 #[cfg(target_arch = "x86_64")]
-use crate::kernel::ifma;
-use crate::kernel::{Kernel, Limbs, Scalar};
+use crate::kernel::ifma::{Ifma, ScalarLanes};
+use crate::kernel::{Element, Kernel, Limbs, Multiply, Portable};
 
-pub struct Quotient {
-    pub domain: Domain,
+pub struct Quotient<C: Curve> {
+    pub domain: Domain<C>,
+    kernel: Kernel,
     #[cfg(target_arch = "x86_64")]
-    lanes: Option<(ifma::Ifma, ifma::Transforms)>,
+    lanes: Option<(Ifma, <C::Scalar as ScalarLanes>::Transforms)>,
 }
 
 /// Memory of one quotient, kept between calls.
-pub struct QuotientWork {
+pub struct QuotientWork<C: Curve> {
     /// Values on the domain: overwritten by [`Quotient::run`].
-    pub a: Vec<Scalar>,
-    pub b: Vec<Scalar>,
+    pub a: Vec<C::Scalar>,
+    pub b: Vec<C::Scalar>,
     /// Values on the coset as integers, each at most r.
-    pub product: Vec<Limbs>,
-    scratch: Vec<Scalar>,
+    pub product: Vec<Limbs<4>>,
+    scratch: Vec<C::Scalar>,
     #[cfg(target_arch = "x86_64")]
-    buffers: ifma::Buffers,
+    buffers: <C::Scalar as ScalarLanes>::Buffers,
 }
 
-impl QuotientWork {
+impl<C: Curve> QuotientWork<C> {
     pub fn new(size: usize) -> Self {
         Self {
-            a: vec![Scalar::ZERO; size],
-            b: vec![Scalar::ZERO; size],
+            a: vec![C::Scalar::ZERO; size],
+            b: vec![C::Scalar::ZERO; size],
             product: vec![[0; 4]; size],
-            scratch: vec![Scalar::ZERO; size],
+            scratch: vec![C::Scalar::ZERO; size],
             #[cfg(target_arch = "x86_64")]
-            buffers: ifma::Buffers::default(),
+            buffers: Default::default(),
         }
     }
 }
 
-impl Quotient {
+impl<C: Curve> Quotient<C> {
     pub fn new(size: usize, kernel: Kernel) -> Result<Self> {
-        let domain = Domain::new(size)?;
+        let domain = Domain::<C>::new(size)?;
         #[cfg(target_arch = "x86_64")]
         let lanes = match kernel {
-            Kernel::Ifma(ifma) => ifma.transforms(&domain)?.map(|transforms| (ifma, transforms)),
+            Kernel::Ifma(ifma) => C::Scalar::transforms(ifma, size, domain.root, domain.shift)?.map(|t| (ifma, t)),
             Kernel::Scalar => None,
         };
-        #[cfg(not(target_arch = "x86_64"))]
-        let Kernel::Scalar = kernel;
         Ok(Self {
             domain,
+            kernel,
             #[cfg(target_arch = "x86_64")]
             lanes,
         })
     }
 
-    pub fn run(&self, work: &mut QuotientWork) {
+    pub fn run(&self, work: &mut QuotientWork<C>) {
         #[cfg(target_arch = "x86_64")]
         if let Some((ifma, transforms)) = &self.lanes {
-            return ifma.product_on_coset(transforms, &work.a, &work.b, &mut work.buffers, &mut work.product);
+            let QuotientWork { a, b, buffers, product, .. } = work;
+            return C::Scalar::product_on_coset(*ifma, transforms, a, b, buffers, product);
         }
-        self.domain.to_coset(&mut work.a, &mut work.scratch);
-        self.domain.to_coset(&mut work.b, &mut work.scratch);
+        match self.kernel {
+            Kernel::Scalar => self.run_scalar(Portable, work),
+            // Domains that do not suit the lanes.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Ifma(_) => self.run_scalar(Portable, work),
+        }
+    }
+
+    fn run_scalar<K: Multiply>(&self, kernel: K, work: &mut QuotientWork<C>) {
+        self.domain.to_coset(kernel, &mut work.a, &mut work.scratch);
+        self.domain.to_coset(kernel, &mut work.b, &mut work.scratch);
         for ((a, b), out) in work.a.iter().zip(&work.b).zip(&mut work.product) {
-            *out = (*a * *b).reduce().into_bigint().0;
+            *out = a.times(*b, kernel).reduce().into_bigint().0;
         }
     }
 }

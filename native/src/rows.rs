@@ -3,42 +3,41 @@
 //! Nearly all rows are small integers, so they are evaluated as such and lifted into the field once. Rows that hold
 //! the context, or leave 128 bits, are evaluated in the field.
 
-use ark_bn254::Fr;
-use ark_ff::{AdditiveGroup, Field};
+use ark_ff::PrimeField;
 
 use crate::circuit::{Circuit, Lc};
 use crate::error::{Error, Result};
 use crate::field::{fr_from_i128, fr_from_i64};
-use crate::kernel::Scalar;
+use crate::kernel::Element;
 use crate::witness::{eval, Witness};
 
-enum Value {
+enum Value<F> {
     Integer(i128),
-    Element(Fr),
+    Element(F),
 }
 
-impl Value {
-    fn lift(&self) -> Fr {
+impl<F: PrimeField> Value<F> {
+    fn lift(&self) -> F {
         match self {
-            Self::Integer(0) => Fr::ZERO,
-            Self::Integer(1) => Fr::ONE,
+            Self::Integer(0) => F::ZERO,
+            Self::Integer(1) => F::ONE,
             Self::Integer(v) => fr_from_i128(*v),
             Self::Element(v) => *v,
         }
     }
 }
 
-fn evaluate(lc: &Lc, witness: &Witness, ctx_wire: u32) -> Value {
+fn evaluate<F: PrimeField>(lc: &Lc, witness: &Witness<F>, ctx_wire: u32) -> Value<F> {
     if lc.0.binary_search_by_key(&ctx_wire, |(wire, _)| *wire).is_err() {
         if let Ok(value) = eval(lc, &witness.values) {
             return Value::Integer(value);
         }
     }
     let element = |wire: u32| if wire == ctx_wire { witness.ctx } else { fr_from_i128(witness.values[wire as usize]) };
-    Value::Element(lc.0.iter().map(|(wire, c)| fr_from_i64(*c) * element(*wire)).sum())
+    Value::Element(lc.0.iter().map(|(wire, c)| fr_from_i64::<F>(*c) * element(*wire)).sum())
 }
 
-fn holds(a: &Value, b: &Value, c: &Value) -> bool {
+fn holds<F: PrimeField>(a: &Value<F>, b: &Value<F>, c: &Value<F>) -> bool {
     if let (Value::Integer(a), Value::Integer(b), Value::Integer(c)) = (a, b, c) {
         if let Some(product) = a.checked_mul(*b) {
             return product == *c;
@@ -48,7 +47,7 @@ fn holds(a: &Value, b: &Value, c: &Value) -> bool {
 }
 
 /// Writes the rows' a and b values (zero beyond the last row). Error `unsatisfied` names the first row that fails.
-pub fn fill(circuit: &Circuit, witness: &Witness, a: &mut [Scalar], b: &mut [Scalar]) -> Result<()> {
+pub fn fill<S: Element>(circuit: &Circuit, witness: &Witness<S::Field>, a: &mut [S], b: &mut [S]) -> Result<()> {
     let ctx_wire = circuit.ctx_wire();
     for (i, row) in circuit.constraints.iter().enumerate() {
         let left = evaluate(&row.a, witness, ctx_wire);
@@ -56,9 +55,9 @@ pub fn fill(circuit: &Circuit, witness: &Witness, a: &mut [Scalar], b: &mut [Sca
         if !holds(&left, &right, &evaluate(&row.c, witness, ctx_wire)) {
             return Err(Error::new("unsatisfied", format!("constraint {i} does not hold for this witness")));
         }
-        (a[i], b[i]) = (Scalar::new(left.lift()), Scalar::new(right.lift()));
+        (a[i], b[i]) = (S::new(left.lift()), S::new(right.lift()));
     }
-    a[circuit.constraints.len()..].fill(Scalar::ZERO);
-    b[circuit.constraints.len()..].fill(Scalar::ZERO);
+    a[circuit.constraints.len()..].fill(S::ZERO);
+    b[circuit.constraints.len()..].fill(S::ZERO);
     Ok(())
 }

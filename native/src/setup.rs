@@ -5,28 +5,28 @@
 //! h = (A·B − C)/Z(g) there, and its commitment is linear in the values A·B and C. C is linear in the witness, so
 //! its part moves into the K query for good and the prover needs four transforms instead of seven.
 
-use ark_bn254::{Fr, G1Affine, G1Projective, G2Affine, G2Projective};
 use ark_ec::scalar_mul::ScalarMul;
 use ark_ec::PrimeGroup;
-use ark_ff::AdditiveGroup;
-use zeroize::{Zeroize, Zeroizing};
+use ark_ff::{AdditiveGroup, PrimeField};
+use zeroize::Zeroizing;
 
 use crate::circuit::{Circuit, Lc};
+use crate::curve::{Curve, G1Affine, G1Projective, G2Affine, G2Projective};
 use crate::domain::{size_for, Domain};
 use crate::error::{Error, Result};
 use crate::field::{fr_from_i64, inverse, random_fr};
 use crate::keys::{ProvingKey, VerificationKey};
 
 /// The secrets of a setup; erased when dropped.
-struct ToxicWaste {
-    tau: Fr,
-    alpha: Fr,
-    beta: Fr,
-    gamma: Fr,
-    delta: Fr,
+struct ToxicWaste<F: PrimeField> {
+    tau: F,
+    alpha: F,
+    beta: F,
+    gamma: F,
+    delta: F,
 }
 
-impl Drop for ToxicWaste {
+impl<F: PrimeField> Drop for ToxicWaste<F> {
     fn drop(&mut self) {
         for secret in [&mut self.tau, &mut self.alpha, &mut self.beta, &mut self.gamma, &mut self.delta] {
             secret.zeroize();
@@ -34,7 +34,7 @@ impl Drop for ToxicWaste {
     }
 }
 
-impl ToxicWaste {
+impl<F: PrimeField> ToxicWaste<F> {
     fn sample() -> Result<Self> {
         Ok(Self {
             tau: random_fr()?,
@@ -46,18 +46,18 @@ impl ToxicWaste {
     }
 }
 
-type Scalars = Zeroizing<Vec<Fr>>;
+type Scalars<F> = Zeroizing<Vec<F>>;
 
 /// A_i(τ), B_i(τ), C_i(τ) for every wire.
-struct Columns {
-    a: Scalars,
-    b: Scalars,
-    c: Scalars,
+struct Columns<F: PrimeField> {
+    a: Scalars<F>,
+    b: Scalars<F>,
+    c: Scalars<F>,
 }
 
-impl Columns {
-    fn new(circuit: &Circuit, lagrange: &[Fr]) -> Self {
-        let zeros = || Zeroizing::new(vec![Fr::ZERO; circuit.n_wires() as usize]);
+impl<F: PrimeField> Columns<F> {
+    fn new(circuit: &Circuit, lagrange: &[F]) -> Self {
+        let zeros = || Zeroizing::new(vec![F::ZERO; circuit.n_wires() as usize]);
         let mut columns = Self { a: zeros(), b: zeros(), c: zeros() };
         for (row, basis) in circuit.constraints.iter().zip(lagrange) {
             accumulate(&mut columns.a, &row.a, basis);
@@ -68,34 +68,35 @@ impl Columns {
     }
 }
 
-fn accumulate(column: &mut [Fr], lc: &Lc, basis: &Fr) {
+fn accumulate<F: PrimeField>(column: &mut [F], lc: &Lc, basis: &F) {
     for (wire, coefficient) in &lc.0 {
-        column[*wire as usize] += fr_from_i64(*coefficient) * basis;
+        column[*wire as usize] += fr_from_i64::<F>(*coefficient) * basis;
     }
 }
 
-fn g1_points(scalars: &[Fr]) -> Vec<G1Affine> {
-    G1Projective::generator().batch_mul(scalars)
+fn g1_points<C: Curve>(scalars: &[C::Fr]) -> Vec<G1Affine<C>> {
+    G1Projective::<C>::generator().batch_mul(scalars)
 }
 
-fn g2_points(scalars: &[Fr]) -> Vec<G2Affine> {
-    G2Projective::generator().batch_mul(scalars)
+fn g2_points<C: Curve>(scalars: &[C::Fr]) -> Vec<G2Affine<C>> {
+    G2Projective::<C>::generator().batch_mul(scalars)
 }
 
 /// Makes a key pair from the operating system's randomness.
 ///
-/// Errors: `randomness`; `circuit-unbound` if a public signal occurs in no constraint (its value would not be
+/// Errors: `randomness`; `curve-mismatch`; `circuit-unbound` if a public signal occurs in no constraint (its value would not be
 /// bound by any proof).
-pub fn setup(circuit: &Circuit) -> Result<(ProvingKey, VerificationKey)> {
-    let domain = Domain::new(size_for(circuit.constraints.len()))?;
-    let waste = ToxicWaste::sample()?;
+pub fn setup<C: Curve>(circuit: &Circuit) -> Result<(ProvingKey<C>, VerificationKey<C>)> {
+    circuit.check_curve::<C>()?;
+    let domain = Domain::<C>::new(size_for::<C>(circuit.constraints.len()))?;
+    let waste = ToxicWaste::<C::Fr>::sample()?;
     let columns = Columns::new(circuit, &Zeroizing::new(domain.lagrange(waste.tau)?));
     let (gamma_inverse, delta_inverse) = (Zeroizing::new(inverse(waste.gamma)?), Zeroizing::new(inverse(waste.delta)?));
 
     let z_ratio = Zeroizing::new(domain.vanishing(waste.tau) * inverse(domain.vanishing(domain.shift))?);
     let first_private = circuit.first_private() as usize;
-    let mut ic: Scalars = Zeroizing::new(Vec::with_capacity(first_private));
-    let mut k: Scalars = Zeroizing::new(Vec::with_capacity(columns.a.len()));
+    let mut ic: Scalars<C::Fr> = Zeroizing::new(Vec::with_capacity(first_private));
+    let mut k: Scalars<C::Fr> = Zeroizing::new(Vec::with_capacity(columns.a.len()));
     for wire in 0..columns.a.len() {
         let (a, b, c) = (columns.a[wire], columns.b[wire], columns.c[wire]);
         let product = waste.beta * a + waste.alpha * b + c;
@@ -107,26 +108,27 @@ pub fn setup(circuit: &Circuit) -> Result<(ProvingKey, VerificationKey)> {
             k.push((product - folded) * *delta_inverse);
         }
     }
-    if let Some(signal) = ic.iter().position(|s| *s == Fr::ZERO) {
+    if let Some(signal) = ic.iter().position(|s| *s == C::Fr::ZERO) {
         return Err(Error::new("circuit-unbound", format!("wire {signal} is public but occurs in no constraint")));
     }
-    let mut h: Scalars = Zeroizing::new(domain.lagrange(waste.tau * inverse(domain.shift)?)?);
+    let mut h: Scalars<C::Fr> = Zeroizing::new(domain.lagrange(waste.tau * inverse(domain.shift)?)?);
     for value in h.iter_mut() {
         *value *= *z_ratio * *delta_inverse;
     }
     assemble(circuit, &domain, &waste, &columns, [&ic, &k, &h])
 }
 
-fn assemble(
+fn assemble<C: Curve>(
     circuit: &Circuit,
-    domain: &Domain,
-    waste: &ToxicWaste,
-    columns: &Columns,
-    [ic, k, h]: [&Scalars; 3],
-) -> Result<(ProvingKey, VerificationKey)> {
-    let g1 = g1_points(&Zeroizing::new(vec![waste.alpha, waste.beta, waste.delta]));
-    let g2 = g2_points(&Zeroizing::new(vec![waste.beta, waste.gamma, waste.delta]));
-    let verification = VerificationKey { alpha: g1[0], beta: g2[0], gamma: g2[1], delta: g2[2], ic: g1_points(ic) };
+    domain: &Domain<C>,
+    waste: &ToxicWaste<C::Fr>,
+    columns: &Columns<C::Fr>,
+    [ic, k, h]: [&Scalars<C::Fr>; 3],
+) -> Result<(ProvingKey<C>, VerificationKey<C>)> {
+    let g1 = g1_points::<C>(&Zeroizing::new(vec![waste.alpha, waste.beta, waste.delta]));
+    let g2 = g2_points::<C>(&Zeroizing::new(vec![waste.beta, waste.gamma, waste.delta]));
+    let verification =
+        VerificationKey { alpha: g1[0], beta: g2[0], gamma: g2[1], delta: g2[2], ic: g1_points::<C>(ic) };
     verification.lint()?;
     let proving = ProvingKey {
         circuit_digest: circuit.digest,
@@ -137,11 +139,11 @@ fn assemble(
         delta_1: g1[2],
         beta_2: g2[0],
         delta_2: g2[2],
-        a: g1_points(&columns.a),
-        b1: g1_points(&columns.b),
-        b2: g2_points(&columns.b),
-        k: g1_points(k),
-        h: g1_points(h),
+        a: g1_points::<C>(&columns.a),
+        b1: g1_points::<C>(&columns.b),
+        b2: g2_points::<C>(&columns.b),
+        k: g1_points::<C>(k),
+        h: g1_points::<C>(h),
     };
     Ok((proving, verification))
 }

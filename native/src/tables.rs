@@ -3,13 +3,14 @@
 //! Eight boolean wires share one 256-entry table of subset sums; any other wire has one table per byte of its
 //! magnitude. A value beyond its tables is still exact, only slower.
 
+use std::marker::PhantomData;
+
 use ark_ec::short_weierstrass::{Affine, Projective, SWCurveConfig};
 use ark_ec::{AdditiveGroup, AffineRepr, CurveGroup};
-
 use ark_ff::Field;
 
 use crate::error::{Error, Result};
-use crate::kernel::{Coordinate, Kernel, Term};
+use crate::kernel::{Coordinate, GroupElement, Kernel, Term};
 use crate::msm::TABLE_BYTES_MAX;
 
 const BYTE_VALUES: usize = 256;
@@ -42,8 +43,10 @@ fn subset_sums<C: SWCurveConfig>(points: &[Projective<C>; 8]) -> Vec<Entry<C::Ba
 /// The tables of one query.
 ///
 /// `D` is the degree of the group's coordinates: 1 for G1, 2 for G2.
-pub struct QueryTables<C: SWCurveConfig, const D: usize> {
+pub struct QueryTables<F, C: SWCurveConfig, const D: usize> {
     kernel: Kernel,
+    /// The field the kernel computes in.
+    field: PhantomData<F>,
     entries: Vec<Entry<C::BaseField>>,
     /// Per slot of the plan: the table's offset in `entries`, or none if all its points are infinity.
     offsets: Vec<Option<u32>>,
@@ -66,9 +69,10 @@ pub struct Lookup {
     pub negate: bool,
 }
 
-impl<C: SWCurveConfig<BaseField: Coordinate<D>>, const D: usize> QueryTables<C, D> {
+impl<F: GroupElement, C: SWCurveConfig<BaseField: Coordinate<F, D>>, const D: usize> QueryTables<F, C, D> {
     pub fn new(points: Vec<Affine<C>>, plan: &[Slot], kernel: Kernel) -> Result<Self> {
-        let mut tables = Self { kernel, entries: Vec::new(), offsets: Vec::with_capacity(plan.len()), points };
+        let mut tables =
+            Self { kernel, field: PhantomData, entries: Vec::new(), offsets: Vec::with_capacity(plan.len()), points };
         for slot in plan {
             let bases = tables.bases(slot);
             if bases.iter().all(|p| *p == Projective::ZERO) {
@@ -114,7 +118,7 @@ impl<C: SWCurveConfig<BaseField: Coordinate<D>>, const D: usize> QueryTables<C, 
     /// Adds the looked-up entries and the rest, which is (wire, scalar), to `sum`.
     pub fn accumulate(&self, sum: &mut Projective<C>, lookups: &[Lookup], rest: &[(u32, C::ScalarField)]) {
         let mut left = Vec::new();
-        for [x, y, z] in self.kernel.sum(lookups.iter().filter_map(|l| self.term(l)), &mut left) {
+        for [x, y, z] in self.kernel.sum::<F, D>(lookups.iter().filter_map(|l| self.term(l)), &mut left) {
             let [x, y, z] = [x, y, z].map(C::BaseField::from_words);
             *sum += Projective::new_unchecked(x, y, z);
         }
@@ -135,7 +139,7 @@ impl<C: SWCurveConfig<BaseField: Coordinate<D>>, const D: usize> QueryTables<C, 
     }
 
     /// None if the entry is infinity.
-    fn term(&self, lookup: &Lookup) -> Option<Term<D>> {
+    fn term(&self, lookup: &Lookup) -> Option<Term<F::Words, D>> {
         let offset = self.offsets[lookup.slot as usize]?;
         let Entry { x, y } = self.entries[offset as usize + usize::from(lookup.byte)];
         let finite = x != C::BaseField::ZERO || y != C::BaseField::ZERO;

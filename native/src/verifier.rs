@@ -1,81 +1,72 @@
 //! Groth16 verification with the checks of the evidence rules in their order, each with its name.
 
-use ark_bn254::{Bn254, Fr, G1Affine, G1Projective, G2Affine};
 use ark_ec::pairing::{Pairing, PairingOutput};
-use ark_ec::{AffineRepr, CurveGroup};
-use ark_ff::{BigInteger, PrimeField};
+use ark_ec::{AffineRepr, CurveGroup, VariableBaseMSM};
+use ark_ff::{AdditiveGroup, BigInteger, PrimeField};
 
-use crate::encoding as enc;
+use crate::curve::{Curve, G1Affine, G1Projective};
 use crate::error::{Error, Result};
 use crate::field::{fr_from_canonical, fr_from_ctx, fr_from_i64};
 use crate::keys::VerificationKey;
-
-pub const PROOF_BYTES: usize = 2 * enc::G1_BYTES + enc::G2_BYTES;
+pub use crate::proof::{Proof, PROOF_POINT};
 
 /// Up to here plain double-and-add beats the endomorphism's fixed 128 steps.
 const SMALL_BITS: u32 = 64;
+/// Most proofs checked in one batch: bounds its memory, and more would not be faster.
+pub const BATCH_MAX: usize = 4096;
 
 pub const SIGNAL_COUNT: &str = "signal-count";
 pub const SIGNAL_RANGE: &str = "signal-range";
-pub const PROOF_POINT: &str = "proof-point";
 pub const PROOF_PAIRING: &str = "proof-pairing";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Proof {
-    pub a: G1Affine,
-    pub b: G2Affine,
-    pub c: G1Affine,
-}
-
-impl Proof {
-    pub fn encode(&self) -> [u8; PROOF_BYTES] {
-        let mut out = [0u8; PROOF_BYTES];
-        out[..32].copy_from_slice(&enc::g1_compress(&self.a));
-        out[32..96].copy_from_slice(&enc::g2_compress(&self.b));
-        out[96..].copy_from_slice(&enc::g1_compress(&self.c));
-        out
-    }
-
-    /// Canonical encoding, curve, subgroup, not infinity.
-    pub fn decode(data: &[u8]) -> Result<Self> {
-        let fail = |detail: String| Err(Error::new(PROOF_POINT, detail));
-        if data.len() != PROOF_BYTES {
-            return fail(format!("{} bytes, expected {PROOF_BYTES}", data.len()));
-        }
-        let (mut a, mut b, mut c) = ([0u8; 32], [0u8; 64], [0u8; 32]);
-        a.copy_from_slice(&data[..32]);
-        b.copy_from_slice(&data[32..96]);
-        c.copy_from_slice(&data[96..]);
-        let named =
-            |name: &'static str| move |f: enc::PointFault| Error::new(PROOF_POINT, format!("{name}: {}", f.text()));
-        let proof = Self {
-            a: enc::g1_decompress(&a).map_err(named("A"))?,
-            b: enc::g2_decompress(&b).map_err(named("B"))?,
-            c: enc::g1_decompress(&c).map_err(named("C"))?,
-        };
-        if proof.a.is_zero() || proof.b.is_zero() || proof.c.is_zero() {
-            return fail("a point at infinity".into());
-        }
-        Ok(proof)
-    }
-}
-
-type G2Prepared = <Bn254 as Pairing>::G2Prepared;
+type G2Prepared<C> = <<C as Curve>::Pairing as Pairing>::G2Prepared;
 
 /// A linted key with e(α, β), −γ and −δ prepared.
-pub struct Verifier {
-    ic: Vec<G1Affine>,
-    alpha_beta: PairingOutput<Bn254>,
-    gamma_neg: G2Prepared,
-    delta_neg: G2Prepared,
+pub struct Verifier<C: Curve> {
+    alpha: G1Affine<C>,
+    ic: Vec<G1Affine<C>>,
+    alpha_beta: PairingOutput<C::Pairing>,
+    beta_neg: G2Prepared<C>,
+    gamma_neg: G2Prepared<C>,
+    delta_neg: G2Prepared<C>,
 }
 
-impl Verifier {
-    pub fn new(key: &VerificationKey) -> Result<Self> {
+/// What a proof of a batch is about: inputs, outputs, context and the proof's bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Statement<'a> {
+    pub inputs: &'a [i64],
+    pub outputs: &'a [i64],
+    pub ctx: &'a [u8],
+    pub proof: &'a [u8],
+}
+
+/// Signals and proof of one statement.
+type Read<C> = (Vec<<C as Curve>::Fr>, Proof<C>);
+
+impl<C: Curve> Verifier<C> {
+    /// Error: `key-lint`.
+    pub fn new(key: &VerificationKey<C>) -> Result<Self> {
         key.lint()?;
-        let alpha_beta = pairing_product([key.alpha], [key.beta.into()])
+        Self::prepare(key)
+    }
+
+    /// [`Self::new`] for keys of other tools, whose γ is the generator.
+    pub fn with_fixed_gamma(key: &VerificationKey<C>) -> Result<Self> {
+        key.lint_fixed_gamma()?;
+        Self::prepare(key)
+    }
+
+    fn prepare(key: &VerificationKey<C>) -> Result<Self> {
+        let alpha_beta = pairing_product::<C>([key.alpha], [key.beta.into()])
             .ok_or_else(|| Error::new("key-lint", "alpha and beta have no pairing"))?;
-        Ok(Self { ic: key.ic.clone(), alpha_beta, gamma_neg: (-key.gamma).into(), delta_neg: (-key.delta).into() })
+        Ok(Self {
+            alpha: key.alpha,
+            ic: key.ic.clone(),
+            alpha_beta,
+            beta_neg: (-key.beta).into(),
+            gamma_neg: (-key.gamma).into(),
+            delta_neg: (-key.delta).into(),
+        })
     }
 
     pub fn n_public(&self) -> usize {
@@ -84,11 +75,7 @@ impl Verifier {
 
     /// Command form: signed inputs and outputs, then the context. A value has one encoding only: v or r − |v|.
     pub fn verify(&self, inputs: &[i64], outputs: &[i64], ctx: &[u8], proof: &[u8]) -> Result<()> {
-        self.check_count(inputs.len() + outputs.len() + 1)?;
-        let ctx = fr_from_ctx(ctx).map_err(|e| Error::new(SIGNAL_RANGE, e.detail))?;
-        let mut signals: Vec<Fr> = inputs.iter().chain(outputs).map(|v| fr_from_i64(*v)).collect();
-        signals.push(ctx);
-        self.check(&signals, proof)
+        self.check(&self.signals(inputs, outputs, ctx)?, &Proof::decode(proof)?)
     }
 
     /// Raw form: big-endian field elements, each refused unless below r.
@@ -100,8 +87,37 @@ impl Verifier {
             .map(|(i, bytes)| {
                 fr_from_canonical(bytes).ok_or_else(|| Error::new(SIGNAL_RANGE, format!("signal {i} is not below r")))
             })
-            .collect::<Result<Vec<Fr>>>()?;
-        self.check(&signals, proof)
+            .collect::<Result<Vec<C::Fr>>>()?;
+        self.check(&signals, &Proof::decode(proof)?)
+    }
+
+    /// A verdict per statement, as [`Self::verify`] would give it, for less work where all or most verify.
+    ///
+    /// The proofs are checked in one equation, each weighed by its own 128 random bits from the operating system: a
+    /// batch with a false proof passes with probability 2^-128 (M. Bellare, J. Garay, T. Rabin, "Fast Batch
+    /// Verification for Modular Exponentiation and Digital Signatures", 1998). If it does not hold, every proof is
+    /// checked on its own.
+    ///
+    /// Errors: `batch-size`; `randomness`.
+    pub fn verify_batch(&self, statements: &[Statement<'_>]) -> Result<Vec<Result<()>>> {
+        if statements.len() > BATCH_MAX {
+            let found = statements.len();
+            return Err(Error::new("batch-size", format!("{found} proofs in a batch, at most {BATCH_MAX}")));
+        }
+        let read: Vec<Result<Read<C>>> = statements
+            .iter()
+            .map(|s| Ok((self.signals(s.inputs, s.outputs, s.ctx)?, Proof::decode(s.proof)?)))
+            .collect();
+        let sound: Vec<&Read<C>> = read.iter().flatten().collect();
+        let all_hold = sound.len() > 1 && self.holds_together(&sound)?;
+        Ok(read
+            .iter()
+            .map(|statement| match statement {
+                Err(error) => Err(error.clone()),
+                Ok(_) if all_hold => Ok(()),
+                Ok((signals, proof)) => self.check(signals, proof),
+            })
+            .collect())
     }
 
     pub fn check_count(&self, found: usize) -> Result<()> {
@@ -111,11 +127,19 @@ impl Verifier {
         Err(Error::new(SIGNAL_COUNT, format!("{found} public signals, the key has {}", self.n_public())))
     }
 
-    fn check(&self, signals: &[Fr], proof: &[u8]) -> Result<()> {
-        let proof = Proof::decode(proof)?;
-        let weighed = self.ic[1..].iter().zip(signals).map(|(point, signal)| multiply(point, signal));
-        let statement = weighed.sum::<G1Projective>() + self.ic[0];
-        let product = pairing_product(
+    fn signals(&self, inputs: &[i64], outputs: &[i64], ctx: &[u8]) -> Result<Vec<C::Fr>> {
+        self.check_count(inputs.len() + outputs.len() + 1)?;
+        let ctx = fr_from_ctx(ctx).map_err(|e| Error::new(SIGNAL_RANGE, e.detail))?;
+        let mut signals: Vec<C::Fr> = inputs.iter().chain(outputs).map(|v| fr_from_i64(*v)).collect();
+        signals.push(ctx);
+        Ok(signals)
+    }
+
+    /// e(A, B) · e(IC, −γ) · e(C, −δ) = e(α, β).
+    fn check(&self, signals: &[C::Fr], proof: &Proof<C>) -> Result<()> {
+        let weighed = self.ic[1..].iter().zip(signals).map(|(point, signal)| multiply::<C>(point, signal));
+        let statement = weighed.sum::<G1Projective<C>>() + self.ic[0];
+        let product = pairing_product::<C>(
             [proof.a, statement.into_affine(), proof.c],
             [proof.b.into(), self.gamma_neg.clone(), self.delta_neg.clone()],
         );
@@ -125,11 +149,50 @@ impl Verifier {
             Err(Error::new(PROOF_PAIRING, "the pairing equation does not hold"))
         }
     }
+
+    /// Π e(ρ_i A_i, B_i) · e(Σ ρ_i α, −β) · e(Σ ρ_i IC_i, −γ) · e(Σ ρ_i C_i, −δ) = 1 for random ρ_i.
+    fn holds_together(&self, batch: &[&Read<C>]) -> Result<bool> {
+        let mut weights = Vec::with_capacity(batch.len());
+        for _ in batch {
+            weights.push(random_weight::<C::Fr>()?);
+        }
+        let mut sums = vec![C::Fr::ZERO; self.ic.len()];
+        for (weight, (signals, _)) in weights.iter().zip(batch) {
+            sums[0] += weight;
+            for (sum, signal) in sums[1..].iter_mut().zip(signals) {
+                *sum += *weight * signal;
+            }
+        }
+        let points_c: Vec<G1Affine<C>> = batch.iter().map(|(_, proof)| proof.c).collect();
+        let sum = |points: &[G1Affine<C>], scalars: &[C::Fr]| {
+            G1Projective::<C>::msm(points, scalars).map_err(|_| Error::new("internal", "points and scalars differ"))
+        };
+        let mut left: Vec<G1Projective<C>> =
+            batch.iter().zip(&weights).map(|((_, proof), weight)| proof.a.mul_bigint(weight.into_bigint())).collect();
+        left.extend([self.alpha * sums[0], sum(&self.ic, &sums)?, sum(&points_c, &weights)?]);
+        let left = G1Projective::<C>::normalize_batch(&left);
+        let right = batch.iter().map(|(_, proof)| proof.b.into()).chain([
+            self.beta_neg.clone(),
+            self.gamma_neg.clone(),
+            self.delta_neg.clone(),
+        ]);
+        Ok(pairing_product::<C>(left, right) == Some(PairingOutput::ZERO))
+    }
+}
+
+/// 128 uniform bits, not all zero.
+fn random_weight<F: PrimeField>() -> Result<F> {
+    let mut bytes = [0u8; 16];
+    while bytes == [0; 16] {
+        getrandom::fill(&mut bytes)
+            .map_err(|e| Error::new("randomness", format!("the system generator failed: {e}")))?;
+    }
+    Ok(F::from(u128::from_le_bytes(bytes)))
 }
 
 /// signal · point. Inputs and outputs are small in magnitude, so the shorter of s and r − s is used; public values
 /// only, so time may depend on them.
-fn multiply(point: &G1Affine, signal: &Fr) -> G1Projective {
+fn multiply<C: Curve>(point: &G1Affine<C>, signal: &C::Fr) -> G1Projective<C> {
     let (plain, opposite) = (signal.into_bigint(), (-*signal).into_bigint());
     let negate = opposite < plain;
     let shorter = if negate { opposite } else { plain };
@@ -144,8 +207,11 @@ fn multiply(point: &G1Affine, signal: &Fr) -> G1Projective {
     }
 }
 
-fn pairing_product<const N: usize>(left: [G1Affine; N], right: [G2Prepared; N]) -> Option<PairingOutput<Bn254>> {
-    Bn254::final_exponentiation(Bn254::multi_miller_loop(left, right))
+fn pairing_product<C: Curve>(
+    left: impl IntoIterator<Item = G1Affine<C>>,
+    right: impl IntoIterator<Item = G2Prepared<C>>,
+) -> Option<PairingOutput<C::Pairing>> {
+    C::Pairing::final_exponentiation(C::Pairing::multi_miller_loop(left, right))
 }
 
 #[cfg(test)]
@@ -153,16 +219,23 @@ mod tests {
     use ark_ff::Field;
 
     use super::*;
+    use crate::curve::{Bls381, Bn254};
+
+    fn check<C: Curve>() {
+        let point = (G1Affine::<C>::generator() * C::Fr::from(77u64)).into_affine();
+        for v in [0, 1, -1, 255, -256, i64::MAX, i64::MIN, i64::MIN + 1] {
+            let signal: C::Fr = fr_from_i64(v);
+            assert_eq!(multiply::<C>(&point, &signal), point * signal, "{v}");
+        }
+        let large = C::Fr::from(1u128 << 64);
+        for signal in [large, -large, C::Fr::from(u64::MAX), C::Fr::from(3u64).pow([200])] {
+            assert_eq!(multiply::<C>(&point, &signal), point * signal);
+        }
+    }
 
     #[test]
     fn short_multiplication_equals_the_general_one() {
-        let point = (G1Affine::generator() * Fr::from(77u64)).into_affine();
-        for v in [0, 1, -1, 255, -256, i64::MAX, i64::MIN, i64::MIN + 1] {
-            let signal = fr_from_i64(v);
-            assert_eq!(multiply(&point, &signal), point * signal, "{v}");
-        }
-        for signal in [Fr::from(1u128 << 64), -Fr::from(1u128 << 64), Fr::from(u64::MAX), Fr::from(3u64).pow([200])] {
-            assert_eq!(multiply(&point, &signal), point * signal);
-        }
+        check::<Bn254>();
+        check::<Bls381>();
     }
 }

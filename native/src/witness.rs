@@ -1,7 +1,6 @@
 //! Exact integer witness: the circuit's program on i128, every overflow an error.
 
-use ark_bn254::Fr;
-use ark_ff::AdditiveGroup;
+use ark_ff::PrimeField;
 
 use crate::circuit::{Circuit, Constraint, Lc, Op};
 use crate::error::{Error, Result};
@@ -9,9 +8,9 @@ use crate::field::{fr_from_i128, fr_from_i64};
 
 /// Every wire's value; the ctx wire holds zero here, its field element is `ctx`.
 #[derive(Debug, Clone)]
-pub struct Witness {
+pub struct Witness<F> {
     pub values: Vec<i128>,
-    pub ctx: Fr,
+    pub ctx: F,
 }
 
 fn overflow() -> Error {
@@ -33,13 +32,13 @@ pub fn eval(lc: &Lc, values: &[i128]) -> Result<i128> {
     Ok(sum)
 }
 
-impl Witness {
+impl<F: PrimeField> Witness<F> {
     pub fn new(circuit: &Circuit) -> Self {
-        Self { values: vec![0; circuit.n_wires() as usize], ctx: Fr::ZERO }
+        Self { values: vec![0; circuit.n_wires() as usize], ctx: F::ZERO }
     }
 
     /// Runs the program for `inputs`; reuses the allocation.
-    pub fn fill(&mut self, circuit: &Circuit, inputs: &[i64], ctx: Fr) -> Result<()> {
+    pub fn fill(&mut self, circuit: &Circuit, inputs: &[i64], ctx: F) -> Result<()> {
         if inputs.len() != circuit.n_inputs as usize {
             return Err(Error::new(
                 "input-count",
@@ -99,19 +98,19 @@ impl Witness {
             .collect()
     }
 
-    pub fn to_field(&self, circuit: &Circuit) -> Vec<Fr> {
-        let mut out: Vec<Fr> = self.values.iter().map(|v| fr_from_i128(*v)).collect();
+    pub fn to_field(&self, circuit: &Circuit) -> Vec<F> {
+        let mut out: Vec<F> = self.values.iter().map(|v| fr_from_i128(*v)).collect();
         out[circuit.ctx_wire() as usize] = self.ctx;
         out
     }
 }
 
-pub fn eval_field(lc: &Lc, wires: &[Fr]) -> Fr {
-    lc.0.iter().map(|(wire, coefficient)| fr_from_i64(*coefficient) * wires[*wire as usize]).sum()
+pub fn eval_field<F: PrimeField>(lc: &Lc, wires: &[F]) -> F {
+    lc.0.iter().map(|(wire, coefficient)| fr_from_i64::<F>(*coefficient) * wires[*wire as usize]).sum()
 }
 
 /// Index of the first constraint the wires do not satisfy.
-pub fn first_unsatisfied(constraints: &[Constraint], wires: &[Fr]) -> Option<usize> {
+pub fn first_unsatisfied<F: PrimeField>(constraints: &[Constraint], wires: &[F]) -> Option<usize> {
     constraints
         .iter()
         .position(|row| eval_field(&row.a, wires) * eval_field(&row.b, wires) != eval_field(&row.c, wires))

@@ -13,6 +13,7 @@ from attest.command import Mode
 from sitsedge.cli import (
     attest_commands,
     audit_commands,
+    circuit_commands,
     demo_commands,
     deploy_commands,
     module_commands,
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.add_typer(module_commands.app, name="module")
 app.add_typer(attest_commands.app, name="attest")
+proof_commands.app.command("export-circuit")(circuit_commands.export_circuit)
 app.add_typer(proof_commands.app, name="proof")
 app.add_typer(audit_commands.app, name="audit")
 app.add_typer(demo_commands.bench, name="bench")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attest.proof import Curve
 from sitsedge.cli.common import ConfigOption, StateOption, existing_state
 from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
 from sitsedge.compiler import build
@@ -27,19 +28,24 @@ def build_command(
     out: Annotated[Path, typer.Option("--out", help="bundle folder to make; must not exist")],
     key: Annotated[Path, typer.Option("--key", help="publisher's Ed25519 key (PEM, 0600); made if missing")],
     name: Annotated[str | None, typer.Option("--name", help="name of the module")] = None,
+    curve: Annotated[
+        str, typer.Option("--curve", help="bn254 (the loop), or bls12-381 (about 128-bit security)")
+    ] = "bn254",
     explain: Annotated[bool, typer.Option("--explain", help="print what each pass did")] = False,
     output: Output = OutputOption,
 ) -> None:
     """Build integer graph, WASM, circuit, keys and report, check that all four agree, and sign the bundle."""
     with reported(output):
+        chosen = Curve.named(curve)
         if not key.exists():
             note(f"no key at {key}: making a publisher key")
         ensure_key(key, key.with_suffix(".pub"), may_create=True, what="publisher")
-        result = build(model, calibration, limits, out, signer=signing_key(key), name=name)
+        result = build(model, calibration, limits, out, signer=signing_key(key), name=name, curve=chosen)
         data: dict[str, Any] = {
             "digest": result.digest,
             "path": str(result.path),
             "publisher": str(key.with_suffix(".pub")),
+            "curve": result.config.proof.curve,
             "constraints": result.config.proof.constraints,
             "development_key": result.config.proof.development,
             "report": result.report,
@@ -49,6 +55,7 @@ def build_command(
             print(f"module {result.digest.hex()}")
             print(f"  bundle       {result.path}")
             print(f"  publisher    {key.with_suffix('.pub')}")
+            print(f"  proof curve  {result.config.proof.curve}")
             print(f"  constraints  {result.config.proof.constraints}")
             print("  proof key    development: nobody else contributed, a production profile refuses it")
             if explain:

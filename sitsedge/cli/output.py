@@ -23,7 +23,9 @@ from sitsedge.config import ConfigError
 from sitsedge.errors import SitsError
 
 #: Codes that mean "you asked for something that is not there", not "the machine failed".
-USAGE_CODES = frozenset({"no-deployment", "ledger-range", "recording", "recording-missing", "module-missing"})
+USAGE_CODES = frozenset(
+    {"no-deployment", "ledger-range", "recording", "recording-missing", "module-missing", "curve-unknown"}
+)
 
 
 class Exit(IntEnum):

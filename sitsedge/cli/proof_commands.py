@@ -11,6 +11,7 @@ from attest.ledger import Ledger, RecordKind
 from attest.ledger.anchors import load_anchors
 from attest.ledger.audit import Extracted, extract
 from attest.proof import NativeVerifier, ProofRefused, ProofVerifier, PyEccVerifier
+from attest.proof.keys import VerificationKey
 from attest.proof.signals import to_signals
 from attest.proof.snarkjs import export_proof, export_public, export_verification_key
 from sitsedge.cli.audit_commands import DirArgument, EngineOption, find_ledgers
@@ -69,12 +70,12 @@ def export_command(
     with reported():
         index, command, key, _ = _load(find_ledgers(directory), ledger, record)
         out.mkdir(parents=True, exist_ok=True)
-        signals = to_signals(
-            command.inputs, command.outputs, command.ctx, n_public=len(command.inputs) + len(command.outputs) + 1
-        )
+        curve = VerificationKey.curve_of(key)
+        n_public = len(command.inputs) + len(command.outputs) + 1
+        signals = to_signals(command.inputs, command.outputs, command.ctx, n_public=n_public, curve=curve)
         files = {
-            "proof.json": export_proof(command.proof),
-            "public.json": export_public(signals),
+            "proof.json": export_proof(command.proof, curve=curve),
+            "public.json": export_public(signals, curve=curve),
             "verification_key.json": export_verification_key(key),
         }
         for name, content in files.items():

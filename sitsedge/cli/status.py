@@ -13,7 +13,7 @@ from rich.table import Table
 from sitsedge.supervisor.state import StateDir
 from sitsedge.telemetry import Snapshot, read_snapshot
 
-PROCESSES = ("sitsd", "gate", "bridge", "plant", "replayer")
+PROCESSES = ("sitsd", "gate", "prover", "bridge", "plant", "replayer")
 FRESH_S = 3.0  # three snapshots missed
 REFRESH_S = 0.5
 ATTESTATION = {"tpm2": "TPM 2.0 quote per epoch", "none": "NONE: nobody can tell which machine signs"}
@@ -39,10 +39,19 @@ def as_data(state: StateDir) -> dict[str, Any]:
         "state_dir": str(state.root),
         "running": any(health(s) in ("running", "ready") for s in snapshots.values()),
         "healthy": all(health(s) in ("running", "ready") for s in snapshots.values()),
+        **_verified(snapshots),
         "processes": {
             name: {"health": health(s), "age_s": round(s.age_s, 3), **s.data} for name, s in snapshots.items()
         },
     }
+
+
+def _verified(snapshots: dict[str, Snapshot]) -> dict[str, Any]:
+    """Whether the gate stands by "verified" for what it accepts now, and why not; unknown counts as not."""
+    gate = snapshots.get("gate")
+    if gate is None or health(gate) != "running":
+        return {"verified": False, "verified_reason": "no running gate"}
+    return {"verified": bool(gate.data.get("verified")), "verified_reason": gate.data.get("verified_reason")}
 
 
 def render(state: StateDir) -> Group:
@@ -85,6 +94,10 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
     table.add_row("mode", str(gate.get("mode", "?")))
     table.add_row("attestation", ATTESTATION.get(str(gate.get("attestation_mode")), "?"))
     table.add_row("proof", _proof(loop))
+    verified = _verified(snapshots)
+    table.add_row("verified", "yes" if verified["verified"] else f"NO: {verified['verified_reason']}")
+    for name, value in _lane(loop, gate):
+        table.add_row(name, value)
     table.add_row("epoch", str(loop.get("epoch", "?")))
     table.add_row("cycles", str(loop.get("cycles", 0)))
     table.add_row("accepted", str(loop.get("accepted", 0)))
@@ -103,6 +116,21 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
 def _proof(loop: dict[str, Any]) -> str:
     key = "development key" if loop.get("development_keys") else "key from a ceremony"
     return f"{loop.get('proof', '?')}, {key}"
+
+
+def _lane(loop: dict[str, Any], gate: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the deferred lane owes; nothing for a deployment without one."""
+    queue, owed = loop.get("proofs"), gate.get("proofs", {})
+    if queue is None:
+        return []
+    age = owed.get("oldest_age_ms")
+    rows = [
+        ("proofs owed", str(owed.get("owed", "?"))),
+        ("oldest owed", "none" if age is None else f"{age / 1000:.1f} s"),
+        ("proofs received", f"{owed.get('received', 0)}, {owed.get('late', 0)} of them late"),
+        ("queue", f"{queue['queued']} waiting, {queue['unsettled']} proven, {queue['failed']} given up"),
+    ]
+    return rows + ([("queue fault", queue["fault"])] if queue["fault"] else [])
 
 
 def _latency(loop: dict[str, Any]) -> Table:

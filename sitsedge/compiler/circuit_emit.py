@@ -13,7 +13,7 @@ integers, and the private wires are fully determined by x. Per neuron, following
 from __future__ import annotations
 
 from attest.proof.builder import CircuitBuilder, Interval
-from attest.proof.circuit import LinearCombination
+from attest.proof.circuit import Curve, LinearCombination
 from sitsedge.compiler.circuit_plan import NeuronPlan, plan_layer
 from sitsedge.compiler.intervals import LayerBounds, model_bounds
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
@@ -22,12 +22,12 @@ _ONE = LinearCombination.constant(1)
 _ZERO = LinearCombination()
 
 
-def emit_circuit(model: IntegerModel) -> bytes:
-    """The circuit file; the same model always gives the same bytes.
+def emit_circuit(model: IntegerModel, *, curve: Curve = Curve.BN254) -> bytes:
+    """The circuit file; the same model always gives the same bytes, and the same rows on both curves.
 
     Raises ``attest.proof.errors.CircuitError`` where the model exceeds the format's limits.
     """
-    builder = CircuitBuilder(n_inputs=model.n_inputs, n_outputs=model.n_outputs)
+    builder = CircuitBuilder(n_inputs=model.n_inputs, n_outputs=model.n_outputs, curve=curve)
     current = list(builder.inputs())
     for layer, bounds in zip(model.layers, model_bounds(model), strict=True):
         plans = plan_layer(layer, bounds)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from attest.proof.circuit import Curve
 from attest.proof.prover import development_setup
 from sitsedge.compiler.calibration import Calibration, read_calibration
 from sitsedge.compiler.circuit_emit import emit_circuit
@@ -50,6 +51,7 @@ class Compiled:
     wasm: bytes
     integer_onnx: bytes
     circuit: bytes
+    curve: Curve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,12 +66,18 @@ class BuildResult:
 
 
 def compile_model(
-    onnx_path: Path, calibration_csv: Path, limits_path: Path, *, name: str | None = None, goal: Goal | None = None
+    onnx_path: Path,
+    calibration_csv: Path,
+    limits_path: Path,
+    *,
+    name: str | None = None,
+    goal: Goal | None = None,
+    curve: Curve = Curve.BN254,
 ) -> Compiled:
     """Import, quantise and emit, without keys and without writing anything.
 
-    ``name`` defaults to the name of the folder the ONNX file lies in. Raises ``CompileError`` and its
-    subclasses, and ``sitsedge.config.source.ConfigError`` for the limits file.
+    ``curve`` is the one the module's proofs will be on. ``name`` defaults to the name of the folder the ONNX file lies
+    in. Raises ``CompileError`` and its subclasses, and ``sitsedge.config.source.ConfigError`` for the limits file.
     """
     limits = read_limits(limits_path)
     network = import_onnx(onnx_path)
@@ -103,7 +111,8 @@ def compile_model(
         quantised=quantised,
         wasm=wasm,
         integer_onnx=emit_onnx(quantised.model, chosen),
-        circuit=emit_circuit(quantised.model),
+        circuit=emit_circuit(quantised.model, curve=curve),
+        curve=curve,
     )
 
 
@@ -121,12 +130,13 @@ def build(
     signer: Ed25519PrivateKey,
     name: str | None = None,
     goal: Goal | None = None,
+    curve: Curve = Curve.BN254,
 ) -> BuildResult:
     """Build and sign a bundle at ``out``, which must not exist; nothing is written unless all of it is.
 
     Raises what ``compile_model`` raises, ``SelfTestError``, and ``StoreError`` (``output-exists``).
     """
-    compiled = compile_model(onnx_path, calibration_csv, limits_path, name=name, goal=goal)
+    compiled = compile_model(onnx_path, calibration_csv, limits_path, name=name, goal=goal, curve=curve)
     keys = development_setup(compiled.circuit)
     rows = np.concatenate([compiled.calibration.fit_counts, compiled.calibration.held_counts])
     selftest = run_selftest(
@@ -178,7 +188,7 @@ def _config(compiled: Compiled, selftest: SelfTest, digests: dict[str, str], sou
         outputs=tuple(map(Signal.of, compiled.limits.outputs)),
         guest=Guest(abi=1, memory_bytes=GUEST_MEMORY_BYTES, fuel_per_call=selftest.fuel_per_call),
         proof=Proof(
-            curve="bn254",
+            curve=compiled.curve.text,
             vk_sha256=digests["verification_key"],
             pk_sha256=digests["proving_key"],
             contributors=0,

@@ -10,7 +10,7 @@ the smallest circuit that meets the error goal.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -145,11 +145,12 @@ def _try(trial: _Trial, choice: Choice, goal: Goal) -> Quantised:
     last = len(trial.network.layers) - 1
     for index, layer in enumerate(trial.network.layers):
         widths = _Inputs(values, low, high, real, first=index == 0)
+        live = _without_dead_inputs(layer, widths)
         if index == last:
-            made = _output_layer(layer, widths, trial.sums[index], trial.scales.outputs, choice.align)
+            made = _output_layer(live, widths, trial.sums[index], trial.scales.outputs, choice.align)
         else:
             fits = trial.first_fits if index == 0 else {}
-            made, real = _hidden_layer(layer, widths, trial.sums[index], choice, fits)
+            made, real = _hidden_layer(live, widths, trial.sums[index], choice, fits)
         bound = layer_bounds(made, low, high)
         low, high, values = bound.out_low, bound.out_high, made.run(values)
         layers.append(made)
@@ -180,6 +181,12 @@ class _Inputs:
             return (low + high) / 2, np.maximum((high - low) ** 2 / 12, 1.0)
         values = self.values * factor
         return values.mean(axis=0), values.var(axis=0) + factor**2
+
+
+def _without_dead_inputs(layer: FloatLayer, inputs: _Inputs) -> FloatLayer:
+    """Weight 0 where an input is proven to be 0: its float weight must not decide how fine the others can be."""
+    dead = (inputs.low == 0) & (inputs.high == 0)
+    return replace(layer, weights=np.where(dead, 0.0, layer.weights)) if dead.any() else layer
 
 
 def _column_shifts(inputs: _Inputs, align: str) -> Ints:

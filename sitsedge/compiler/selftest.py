@@ -1,7 +1,8 @@
 """The self-test of one build: reference, ONNX Runtime, WASM (both engines) and circuit must agree.
 
-It runs on calibration rows, the corners of the box (all of them up to eight inputs, else a fixed sample) and
-rows built to hit the requantise boundaries. Nothing is written when anything differs.
+First the circuit's rows are shown to admit one witness per input inside the box (attest.proof.uniqueness), whatever a
+prover might try. Then everything runs on calibration rows, the corners of the box (all of them up to eight inputs, else
+a fixed sample) and rows built to hit the requantise boundaries. Nothing is written when anything differs.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import onnxruntime
 
-from attest.proof.errors import PROOF_PAIRING
+from attest.proof.builder import Interval
+from attest.proof.circuit import decode
+from attest.proof.errors import PROOF_PAIRING, CircuitError
 from attest.proof.keys import key_hash
 from attest.proof.prover import Groth16Prover, first_unsatisfied
+from attest.proof.uniqueness import require_unique
 from attest.proof.verifier import NativeVerifier, failed_check
 from sitsedge.compiler.errors import SelfTestError
 from sitsedge.compiler.reference import IntegerModel, Ints
@@ -30,9 +34,6 @@ PROOFS = 5
 """Proofs made and verified; their median time goes into the report."""
 
 _CONTEXT = bytes(range(31))
-
-FIELD_ORDER = 21888242871839275222246405745257275088548364400416034343698204186575808495617
-"""r of BN254 (EIP-197)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def run_selftest(
 
     Raises ``SelfTestError``.
     """
+    _require_unique(model, circuit)
     corners = corner_rows(model)
     sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), ROWS_MAX)).astype(np.int64)]
     tested = np.concatenate([corners, sample, boundary_rows(model, sample)])
@@ -97,6 +99,14 @@ def run_selftest(
         domain_size=prover.domain_size,
         proof_ms=proof_ms,
     )
+
+
+def _require_unique(model: IntegerModel, circuit: bytes) -> None:
+    box = [Interval(int(low), int(high)) for low, high in zip(model.box_low, model.box_high, strict=True)]
+    try:
+        require_unique(decode(circuit), box)
+    except CircuitError as error:
+        raise _circuit_error(error.found, error.expected) from error
 
 
 def _compare(what: str, got: Ints, expected: Ints, rows: Ints) -> None:
@@ -141,15 +151,15 @@ def _expect_refusal(sandbox: Sandbox, row: list[int]) -> None:
 def _run_circuit(circuit: bytes, keys: tuple[bytes, bytes], rows: Ints, expected: Ints) -> tuple[float, Groth16Prover]:
     """Witness of every row against the reference and the constraints, one proof against the key."""
     prover = Groth16Prover(circuit, keys[0])
-    first_output = 1 + prover.n_inputs
+    first_output, r = 1 + prover.n_inputs, prover.curve.parameters.r
     for row, values in zip(rows.tolist(), expected.tolist(), strict=True):
         wires = prover.witness(row, _CONTEXT)
         outputs = wires[first_output : first_output + prover.n_outputs]
-        if outputs != [value % FIELD_ORDER for value in values]:
+        if outputs != [value % r for value in values]:
             raise _circuit_error(f"outputs {outputs} for {row}", f"{values} as the reference")
         if (index := first_unsatisfied(circuit, wires)) is not None:
             raise _circuit_error(f"constraint {index} unsatisfied for {row}", "a satisfied circuit")
-        wires[first_output] = (wires[first_output] + 1) % FIELD_ORDER
+        wires[first_output] = (wires[first_output] + 1) % r
         if first_unsatisfied(circuit, wires) is None:
             raise _circuit_error(f"a wrong output accepted for {row}", "an unsatisfied constraint")
     verifier = NativeVerifier(keys[1], vk_sha256=key_hash(keys[1]))

@@ -27,6 +27,7 @@ def check(
     ``inputs`` and ``outputs`` are the module's.
     """
     faults = _sources(deployment, deployment_path, inputs) + _outputs(gate, gate_path, inputs, outputs)
+    faults += _proofs(deployment, deployment_path, gate, gate_path)
     if faults:
         raise ConfigError(faults)
 
@@ -47,6 +48,24 @@ def _sources(deployment: Deployment, path: Path, inputs: Sequence[Signal]) -> li
         for i, (name, unit, signal) in enumerate(zip(names, units, inputs, strict=True))
         if unit != signal.unit
     ]
+
+
+def _proofs(deployment: Deployment, path: Path, gate: GateFile, gate_path: Path) -> list[ConfigFault]:
+    """The loop must make what the gate demands, within the gate's limits."""
+    cycle = deployment.cycle
+    faults = []
+    if deployment.profile == "production" and gate.proof == "off":
+        faults.append(_fault(gate_path, "proof", "'off'", "'inline' or 'deferred' in a production profile"))
+    allowed = {"inline": ("inline",), "deferred": ("deferred", "inline"), "off": ("off", "inline")}[gate.proof]
+    if cycle.proof not in allowed:
+        wanted = f"{' or '.join(allowed)}: the gate file demands {gate.proof!r}"
+        faults.append(_fault(path, "cycle.proof", repr(cycle.proof), wanted))
+    elif cycle.proof == "deferred":
+        for key in ("proof_deadline_ms", "proof_backlog_max"):
+            if getattr(cycle, key) > getattr(gate, key):
+                wanted = f"at most the gate's {getattr(gate, key)}"
+                faults.append(_fault(path, f"cycle.{key}", str(getattr(cycle, key)), wanted))
+    return faults
 
 
 def _outputs(gate: GateFile, path: Path, inputs: Sequence[Signal], outputs: Sequence[Signal]) -> list[ConfigFault]:

@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from attest.command.rules import PROOF_BACKLOG_MAX, PROOF_DEADLINE_MS_MAX
+from attest.proof.circuit import CurveName
 from sitsedge.config.source import ConfigError, ConfigFault, load_model, positions_of
 from sitsedge.config.units import UNITS
 
@@ -20,7 +22,12 @@ Identifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Milliseconds = Annotated[float, Field(gt=0, le=3_600_000, allow_inf_nan=False)]
+ProofDeadline = Annotated[int, Field(ge=1, le=PROOF_DEADLINE_MS_MAX)]
+ProofBacklog = Annotated[int, Field(ge=1, le=PROOF_BACKLOG_MAX)]
 FIELDS_MAX = 64
+PROOF_DEADLINE_MS = 60_000
+PROOF_BACKLOG = 6_000  # the same minute at 100 Hz
+QUEUE_MARGIN = 256  # as many commands as the loop remembers without an answer
 
 
 class Strict(BaseModel):
@@ -39,6 +46,8 @@ class ModelFiles(Strict):
     calibration: str | None = None
     limits: str | None = None
     bundle: str | None = None
+    curve: CurveName | None = None
+    """Of the proofs of a module built here (default BN254); a bundle brings its own."""
 
     @model_validator(mode="after")
     def _one_way(self) -> ModelFiles:
@@ -46,6 +55,8 @@ class ModelFiles(Strict):
         given = [part for part in parts if part is not None]
         if (self.bundle is not None and given) or len(given) not in (0, len(parts)):
             raise ValueError("either 'bundle', or all of 'onnx', 'calibration' and 'limits'")
+        if self.curve is not None and self.onnx is None:
+            raise ValueError("'curve' only where the module is built from 'onnx': a bundle brings its own")
         return self
 
 
@@ -111,7 +122,10 @@ class OpcUaSource(Strict):
 
 
 class Cycle(Strict):
-    """How often, how long, and whether the command carries its proof.
+    """How often, how long, and whether the command carries its proof or, ``deferred``, a commitment to what is proven.
+
+    A deferred proof has ``proof_deadline_ms`` from the acceptance of its command, and ``proof_backlog_max`` may be owed
+    at a time; the gate has limits of its own, which these must not exceed.
 
     ``fifo_priority`` asks for SCHED_FIFO for the loop and, one below, the gate. Both sleep while they wait, so the
     kernel's 95 % limit for real-time tasks is far away; where it is not permitted they run without and say so.
@@ -120,8 +134,15 @@ class Cycle(Strict):
     trigger: Literal["frame"] = "frame"
     period_ms: Milliseconds
     deadline_ms: Milliseconds
-    proof: Literal["inline", "off"] = "inline"
+    proof: Literal["inline", "deferred", "off"] = "inline"
+    proof_deadline_ms: ProofDeadline = PROOF_DEADLINE_MS
+    proof_backlog_max: ProofBacklog = PROOF_BACKLOG
     fifo_priority: Annotated[int, Field(ge=2, le=80)] | None = None
+
+    @property
+    def proof_queue_max(self) -> int:
+        """Jobs the queue on disk takes: the backlog, and commands whose answer is still on its way."""
+        return self.proof_backlog_max + QUEUE_MARGIN
 
 
 class Timing(Strict):

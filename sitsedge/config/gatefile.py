@@ -11,7 +11,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from sitsedge.config.deployment import FieldName, Milliseconds, Strict
+from sitsedge.config.deployment import (
+    PROOF_BACKLOG,
+    PROOF_DEADLINE_MS,
+    FieldName,
+    Milliseconds,
+    ProofBacklog,
+    ProofDeadline,
+    Strict,
+)
 from sitsedge.config.source import load_model
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -73,7 +81,11 @@ class Plc(Strict):
 
 
 class GateFile(Strict):
-    """A whole gate file, version 1. Without ``plc`` the gate can only run in SHADOW."""
+    """A whole gate file, version 1. Without ``plc`` the gate can only run in SHADOW.
+
+    ``proof`` is what the gate demands: ``inline`` refuses commitments, ``deferred`` takes them (and inline proofs) and
+    withdraws "verified" when a proof is ``proof_deadline_ms`` old or more than ``proof_backlog_max`` are owed.
+    """
 
     version: Literal[1]
     outputs: Annotated[list[OutputLimit], Field(min_length=1, max_length=64)]
@@ -84,7 +96,9 @@ class GateFile(Strict):
     decision_age_ms_max: Milliseconds
     future_ms_max: Milliseconds
     time_quality_min: Literal["free", "ntp", "ptp-sw", "ptp-hw"] = "free"
-    proof: Literal["inline", "off"] = "inline"
+    proof: Literal["inline", "deferred", "off"] = "inline"
+    proof_deadline_ms: ProofDeadline = PROOF_DEADLINE_MS
+    proof_backlog_max: ProofBacklog = PROOF_BACKLOG
     readback_ms_max: Milliseconds = 200.0
     silence_ms_max: Milliseconds = 500.0
 

@@ -20,6 +20,7 @@ from attest.evidence.claims import parse_evidence
 from attest.ledger import Ledger, sign_checkpoint
 from attest.ledger.note import Checkpoint
 from attest.proof.keys import Proof, VerificationKey
+from attest.proof.points import PairingCurve
 from attest.tpm import TpmDevice
 from sitsedge.demo.compromised import CompromisedLoop, Statement, paused
 from sitsedge.demo.offline import cut_copy_and_audit
@@ -228,8 +229,8 @@ def forged_proof(system: LiveSystem) -> list[Attempt]:
     """Proofs made without a witness: key points, points off the curve, nothing at all."""
     inputs = _quiet_inputs(system)
     key = VerificationKey.decode(system.bundle.verification_key)
-    from_key = Proof(key.alpha, key.beta, key.ic[0]).encode()
-    off_curve = bytes([from_key[0] & 0xC0]) + bytes(30) + b"\x04" + from_key[32:]
+    from_key = Proof(key.alpha, key.beta, key.ic[0], key.curve).encode()
+    off_curve = _off_curve(key.curve.parameters) + from_key[key.curve.parameters.g1_bytes :]
 
     def act(loop: CompromisedLoop) -> list[Attempt]:
         return [
@@ -237,11 +238,17 @@ def forged_proof(system: LiveSystem) -> list[Attempt]:
             for what, code, proof in (
                 ("a proof put together from the key's own points", "proof-forged", from_key),
                 ("a proof with a point off the curve", "proof-point", off_curve),
-                ("128 zero bytes as proof", "proof-point", bytes(128)),
+                (f"{len(from_key)} zero bytes as proof", "proof-point", bytes(len(from_key))),
             )
         ]
 
     return _as_compromised(system, act)
+
+
+def _off_curve(it: PairingCurve) -> bytes:
+    """A compressed G1 point whose x is on no point: x³ + b has no root."""
+    x = next(x for x in range(1, it.p) if pow(x**3 + it.b, (it.p - 1) // 2, it.p) != 1)
+    return (x | it.smaller << 8 * (it.g1_bytes - 1)).to_bytes(it.g1_bytes, "big")
 
 
 def proof_moved(system: LiveSystem) -> list[Attempt]:

@@ -43,6 +43,7 @@ class Statement:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     proof: bytes
+    kind: ProofKind
 
 
 class CompromisedLoop:
@@ -52,6 +53,7 @@ class CompromisedLoop:
         self.setup = setup
         self._sandbox = Sandbox(bundle.wasm)
         self._prover = Groth16Prover(bundle.circuit, bundle.proving_key)
+        self._kind = bundle.config.proof.kind
         self._sequence = 0
 
     def close(self) -> None:
@@ -91,7 +93,7 @@ class CompromisedLoop:
             deployment_digest=epoch.deployment_digest,
             mode=mode,
         )
-        return self.prove(Statement(header, inputs, self.infer(inputs), b""))
+        return self.prove(Statement(header, inputs, self.infer(inputs), b"", self._kind))
 
     def prove(self, statement: Statement) -> Statement:
         """The same with a fresh proof for its inputs and header."""
@@ -106,7 +108,7 @@ class CompromisedLoop:
                 statement.header,
                 statement.inputs,
                 statement.outputs,
-                ProofKind.GROTH16_BN254,
+                statement.kind,
                 statement.proof,
                 TimeQuality.FREE,
             ),

@@ -27,9 +27,13 @@ class GateBook:
         self.epoch = 0
         self.alarms: Counter[str] = Counter()
 
-    def keep(self, kind: RecordKind, data: bytes) -> None:
+    def keep(self, kind: RecordKind, data: bytes, on_ack: Callable[[int], None] | None = None) -> None:
         """Put somebody else's signed bytes (a command, evidence) into the ledger."""
-        self._ledger.submit(kind, data)
+        self._ledger.submit(kind, data, on_ack)
+
+    def sign(self, record: Record) -> bytes:
+        """The bytes of a record that ``answer_signed`` will keep."""
+        return sign_record(record, self._key)
 
     def record(self, record: Record) -> bytes:
         """Sign and keep one record; its bytes."""

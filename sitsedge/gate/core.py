@@ -35,6 +35,7 @@ from sitsedge.gate.delivery import Delivery, receipt_of, send_receipt
 from sitsedge.gate.epochs import EpochDesk, EpochRejected
 from sitsedge.gate.link import Message
 from sitsedge.gate.modes import Change, IncidentLatch, ModeKeeper
+from sitsedge.gate.proofs import ProofDesk, ProofRejected
 from sitsedge.gate.server import Connection
 from sitsedge.telemetry.durations import DurationRing
 
@@ -77,6 +78,7 @@ class Gate:
         proof: ProofCheck,
         announce: Callable[[Message], None],
         latch: IncidentLatch,
+        proofs: ProofDesk,
     ) -> None:
         self._setup = setup
         self.book = book
@@ -86,6 +88,7 @@ class Gate:
         self._proof = proof
         self._announce = announce
         self._latch = latch
+        self.proofs = proofs
         self._epoch: OpenEpoch | None = None
         self._state = GateState(0)
         self._last_accepted_mono_ns = 0
@@ -112,6 +115,10 @@ class Gate:
             self._evidence(connection, message)
         elif kind == "checkpoint":
             self._checkpoint(connection, message)
+        elif kind == "proof":
+            self._late_proof(connection, message)
+        elif kind == "owed":
+            self._owed(connection, message)
         else:
             connection.send(_refusal("malformed", f"message {kind[:40]!r}", "a known one"))
 
@@ -173,6 +180,7 @@ class Gate:
             gate_mode=self.modes.mode,
             verifier=self._proof.verifier,
             explain=self._proof.explain,
+            withdrawn=self.proofs.withdrawn,
         )
         judged = time.monotonic_ns()
         if isinstance(verdict, Refused):
@@ -182,7 +190,8 @@ class Gate:
         self.verify_ring.add(judged - started)
         self._last_accepted_mono_ns = judged
         self._silent = False
-        self.book.keep(RecordKind.COMMAND, data)
+        self.book.keep(RecordKind.COMMAND, data, self.proofs.accepted(verdict, data))
+        self._check_proofs(now_ns)
         timing = {"received": received_mono_ns, "started": started, "judged": judged}
         if self._delivery is not None and self.modes.writes:
             await self._delivery.write(connection, verdict, now_ns, timing)
@@ -213,11 +222,55 @@ class Gate:
 
     def _incident(self, refused: Refused, sequence: int) -> None:
         """A signed command with a wrong proof: end the epoch, step down, keep the evidence (architecture, §8)."""
-        self.book.alarm("security-incident", f"{refused.code}: {refused.found}", refused.expected, sequence=sequence)
-        self._latch.set(f"security incident: {refused.code}")
-        self._close_epoch(f"security incident: {refused.code}")
+        self._raise_incident(refused.code, refused.found, refused.expected, sequence)
+
+    def _raise_incident(self, code: str, found: str, expected: str, sequence: int) -> None:
+        self.book.alarm("security-incident", f"{code}: {found}", expected, sequence=sequence)
+        self._latch.set(f"security incident: {code}")
+        self._close_epoch(f"security incident: {code}")
         if self.modes.writes:
-            self.change_mode(Mode.ADVISORY, (), f"security incident: {refused.code}")
+            self.change_mode(Mode.ADVISORY, (), f"security incident: {code}")
+
+    # --- proofs that follow ------------------------------------------------------------------------------------------
+
+    def _owed(self, connection: Connection, message: Message) -> None:
+        """Name the commands that owe a proof, a page at a time: what a crash made the device forget."""
+        after = message.get("after")
+        if not isinstance(after, tuple) or len(after) != 2 or not all(type(item) is int for item in after):
+            connection.send(_refusal("malformed", "another shape", "an epoch and a sequence"))
+            return
+        commands, following = self.proofs.page((after[0], after[1]))
+        connection.send({"t": "owed", "commands": commands, "next": following})
+
+    def _late_proof(self, connection: Connection, message: Message) -> None:
+        data = message.get("record")
+        if not isinstance(data, bytes):
+            connection.send(_refusal("malformed", "another shape", "a signed proof"))
+            return
+        try:
+            if self._epoch is None:
+                raise ProofRejected("epoch-unknown", found="no epoch", expected="an open epoch")
+            settled = self.proofs.settle(data, self._epoch.session_public, time.time_ns())
+        except ProofRejected as rejected:
+            self.refused[rejected.code] += 1
+            answer = _refusal(rejected.code, rejected.found, rejected.expected)
+            connection.send(answer | {"t": "proof-refused", "command_digest": rejected.digest})
+            if rejected.forged:
+                self._raise_incident(rejected.code, rejected.found, rejected.expected, rejected.sequence)
+            return
+        answer = {"t": "proof-receipt", "command_digest": settled.digest}
+        if settled.fresh:
+            self.book.answer_signed(connection, RecordKind.PROOF_RECEIPT, settled.receipt, answer)
+        else:
+            connection.send(answer | {"record": settled.receipt})
+
+    def _check_proofs(self, now_ns: int) -> None:
+        """Withdraw "verified" when proofs are overdue or too many, and step down (architecture, §4)."""
+        reason = self.proofs.check(now_ns)
+        if reason is not None:
+            self.book.alarms[reason] += 1
+            if self.modes.writes:
+                self.change_mode(Mode.ADVISORY, (), f"verified withdrawn: {reason}")
 
     # --- modes and supervision ---------------------------------------------------------------------------------------
 
@@ -230,13 +283,15 @@ class Gate:
         )
         if self.modes.writes and change.after >= change.before:
             self._latch.clear()
+            self.proofs.approve(change.approved_by, now)
         self._announce({"t": "mode", "mode": int(change.after)})
         if self._delivery is not None:
             self._delivery.request_auto(self.modes.writes)
         return change
 
     def supervise(self) -> None:
-        """Called a few times a second: expiry and silence, each reported once."""
+        """Called a few times a second: expiry, owed proofs and silence, each reported once."""
+        self._check_proofs(time.time_ns())
         if self._epoch is not None and time.time_ns() >= self._epoch.expires_ns:
             self._close_epoch("expired")
         silence = time.monotonic_ns() - self._last_accepted_mono_ns

@@ -15,7 +15,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attest.command import EpochOpened, GateKey, LedgerClosed, Mode, Witness, parse_record, sign_record
+from attest.command import (
+    EpochOpened,
+    GateKey,
+    LedgerClosed,
+    Mode,
+    ProofKind,
+    ProofVerifier,
+    Witness,
+    parse_record,
+    sign_record,
+)
 from attest.errors import AttestError
 from attest.ledger import Checkpoint, Ledger, LedgerError, RecordKind
 from attest.ledger.writer import LedgerWriter
@@ -34,10 +44,11 @@ from sitsedge.gate.epochs import DeskSetup, EpochDesk
 from sitsedge.gate.evidence import evidence_verifier
 from sitsedge.gate.modes import IncidentLatch, ModeKeeper, ModeRefused, parse_mode
 from sitsedge.gate.plc import PlcPort
+from sitsedge.gate.proofs import DeskLimits, ProofDesk
 from sitsedge.gate.rules import gate_rules
 from sitsedge.gate.server import PacketServer
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
-from sitsedge.sandbox import Sandbox, SandboxLimits
+from sitsedge.sandbox import Sandbox, SandboxError, SandboxLimits
 from sitsedge.supervisor.state import StateDir, state_dir_of
 from sitsedge.telemetry import percentiles_ms, prepare_process, write_snapshot
 from sitsedge.telemetry.process import freeze_garbage, notify
@@ -46,6 +57,7 @@ NS_PER_MS = 1_000_000
 SNAPSHOT_S = 0.5
 NEWEST = 1000
 PLC_CLOSE_S = 5.0
+MARK_S = 10.0
 log = logging.getLogger("sitsedge.gate")
 
 
@@ -74,7 +86,8 @@ class GateProcess:
         self.file: GateFile = load_gate_file(gate_path)
         self.state = state
         trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
-        self.bundle: Bundle = ModuleStore(state.modules, trust).load_active()
+        self._store = ModuleStore(state.modules, trust)
+        self.bundle: Bundle = self._store.load_active()
         module = self.bundle.config
         check(self.deployment, config, self.file, gate_path, inputs=module.inputs, outputs=module.outputs)
         self.key = GateKey.load(state.keys / "gate.key")
@@ -93,6 +106,7 @@ class GateProcess:
         self.latch = IncidentLatch(state.keys / "incident")
         self._delivery: Delivery | None = None
         self._gate = self._make_gate()
+        self._mark_due = 0.0
 
     def _make_plc(self) -> PlcPort | None:
         if self.file.plc is None:
@@ -120,7 +134,7 @@ class GateProcess:
                 module_digest=bundle.digest,
                 deployment_digest=self.deployed,
                 rules_digest=self.rules.digest(),
-                vk_digest=vk_digest if self.file.proof == "inline" else b"",
+                vk_digest=vk_digest if self.file.proof != "off" else b"",
                 record_digest=_digest(trust / "device-record.cbor") if tpm else b"",
                 policy_digest=_digest(trust / "boot-policy.cose") if tpm else b"",
                 epoch_s_max=deployment.attestation.epoch_s_max,
@@ -141,16 +155,43 @@ class GateProcess:
             delivery = DeliverySetup(scales, silence_ns, round(self.file.readback_ms_max * NS_PER_MS))
             self._delivery = Delivery(delivery, plc=self._plc, book=book)
         verifier = NativeVerifier(bundle.verification_key, vk_sha256=vk_digest)
+        self._proofs = self._make_proofs(book)
         return Gate(
             GateSetup(self.rules, silence_ns),
             book=book,
             desk=desk,
             modes=self._make_modes(),
             delivery=self._delivery,
-            proof=ProofCheck(verifier, self._explainer.infer),
+            proof=ProofCheck(verifier, self._explain),
             announce=self._server.broadcast,
             latch=self.latch,
+            proofs=self._proofs,
         )
+
+    def _explain(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
+        """The model's own outputs; none for inputs on which the module traps."""
+        try:
+            return self._explainer.infer(inputs)
+        except SandboxError as error:
+            log.error("the model on %s: %s", inputs, error)
+            self._explainer.reset()
+            return ()
+
+    def _make_proofs(self, book: GateBook) -> ProofDesk:
+        """What earlier lives of this gate are still owed comes from its ledger, where there was a deferred lane."""
+
+        def key_of(module_digest: bytes) -> tuple[ProofVerifier, ProofKind]:
+            module = self.bundle if module_digest == self.bundle.digest else self._store.load(module_digest)
+            key = module.verification_key
+            return NativeVerifier(key, vk_sha256=hashlib.sha256(key).digest()), module.config.proof.kind
+
+        mark = self.state.gate_ledger.with_name("owed.json")
+        limits = DeskLimits(self.rules.proof_deadline_ms * NS_PER_MS, self.rules.proof_backlog_max)
+        desk = ProofDesk(limits, book=book, key_of=key_of, mark=mark)
+        self._keeps_mark = self.file.proof == "deferred" or mark.exists()
+        if self._keeps_mark:
+            desk.replay(self.state.gate_ledger, self.key.public)
+        return desk
 
     def _make_modes(self) -> ModeKeeper:
         if self._plc is None:
@@ -191,6 +232,10 @@ class GateProcess:
         if incident is not None and to > Mode.ADVISORY:
             log.error("the mode stays at ADVISORY until two people approve: %s", incident)
             to, reason = Mode.ADVISORY, f"latched: {incident}"
+        self._proofs.check(time.time_ns())  # what was owed at the stop may be overdue by now
+        if self._proofs.withdrawn is not None and to > Mode.ADVISORY:
+            log.error("the mode stays at ADVISORY until people approve: %s", self._proofs.withdrawn)
+            to, reason = Mode.ADVISORY, f"verified withdrawn: {self._proofs.withdrawn}"
         try:
             self._gate.change_mode(to, wish.approved_by, reason)
         except ModeRefused as refused:
@@ -203,11 +248,17 @@ class GateProcess:
             if (failure := self._server.worker_failure()) is not None:
                 raise failure
             self._gate.supervise()
+            self._keep_mark()
             self._snapshot("running")
             notify("WATCHDOG=1")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SNAPSHOT_S):
                     await self.stopping.wait()
+
+    def _keep_mark(self) -> None:
+        if self._keeps_mark and time.monotonic() >= self._mark_due:
+            self._mark_due = time.monotonic() + MARK_S
+            self._proofs.keep_mark(self._ledger.size)
 
     async def _close(self, control: asyncio.Server | None) -> None:
         await self._server.close()
@@ -248,8 +299,18 @@ class GateProcess:
             "ledger_size": self._ledger.size,
             "overflow": self._server.overflow,
             "attestation_mode": self.attestation_mode,
+            **self._verified(),
         }
         write_snapshot(self.state.run, "gate", state, data)
+
+    def _verified(self) -> dict[str, Any]:
+        """Whether what is accepted now counts as verified, or why not; and what is owed."""
+        desk, policy = self._proofs, self.file.proof
+        reason = "proofs are off" if policy == "off" else desk.withdrawn
+        due = desk.oldest_due_ns()
+        age_ms = None if not due else (time.time_ns() - due) // NS_PER_MS + self.rules.proof_deadline_ms
+        proofs = {"policy": policy, "owed": desk.owed, "oldest_age_ms": age_ms, "received": desk.received}
+        return {"verified": reason is None, "verified_reason": reason, "proofs": proofs | {"late": desk.late}}
 
     async def _serve_control(self) -> asyncio.Server:
         path = self.state.gate_control

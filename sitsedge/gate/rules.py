@@ -40,6 +40,9 @@ def gate_rules(gate: GateFile, deployment: Deployment, module: BundleConfig) -> 
         future_ms_max=math.ceil(gate.future_ms_max),
         time_quality_min=TimeQuality[gate.time_quality_min.upper().replace("-", "_")],
         proof_policy=ProofPolicy(gate.proof),
+        proof_kind=module.proof.kind,
+        proof_deadline_ms=gate.proof_deadline_ms,
+        proof_backlog_max=gate.proof_backlog_max,
         modes=ACCEPTED_MODES,
         relations=tuple(_relation(i, item, module) for i, item in enumerate(gate.relations)),
     )

@@ -15,20 +15,23 @@ from attest.command import CycleRefused as CycleRefusedRecord
 from attest.command import LedgerClosed, Mode, SessionKey, line, sign_record
 from attest.ledger import LedgerError, RecordKind, kind_of
 from attest.ledger.writer import IssuedCheckpoint, LedgerWriter
-from attest.proof import Groth16Prover
+from attest.proof import Curve, Groth16Prover, key_hash
+from attest.proof.commitment import statement_commitment
 from fieldbus.net import NetError, ReceivedFrame, UdpReceiver
 from sitsedge.config import load_deployment
 from sitsedge.config.deployment import UadpSource
 from sitsedge.gate.link import GateLink, LinkError, Message
 from sitsedge.loop.budget import Budget, CycleRefused
 from sitsedge.loop.checks import InputCheck, OutputCheck, SignalSpec
+from sitsedge.loop.deferred import DeferredLane
 from sitsedge.loop.epoch import AttestationSetup, EpochKeeper, OpenedEpoch
 from sitsedge.loop.ingest import Ingest
-from sitsedge.loop.pipeline import EpochContext, Pipeline
+from sitsedge.loop.pipeline import Commit, EpochContext, Pipeline
+from sitsedge.loop.returns import ProofReturns
 from sitsedge.loop.tally import Sent, Tally
 from sitsedge.modules import Bundle, Signal
 from sitsedge.sandbox import Sandbox, SandboxLimits
-from sitsedge.supervisor.state import StateDir
+from sitsedge.supervisor.state import StateDir, deferred_lane
 from sitsedge.telemetry import write_snapshot
 from sitsedge.telemetry.process import freeze_garbage, notify, realtime_offset_ns
 
@@ -66,6 +69,7 @@ class Loop:
         )
         self._receiver = self._open_receiver()
         self._pipeline = self._make_pipeline()
+        self._proofs = self._make_returns()
         self._link: GateLink | None = None
         self._link_retry_mono_ns = 0
         self._epoch: EpochContext | None = None
@@ -100,6 +104,7 @@ class Loop:
             sandbox=sandbox,
             prover=prover,
             outputs=OutputCheck([_spec(signal) for signal in config.outputs]),
+            commit=self._commit() if deployment.cycle.proof == "deferred" else None,
         )
         zeros = tuple(max(0, signal.counts[0]) for signal in config.inputs)
         for i in range(WARM_UP_RUNS):
@@ -107,6 +112,28 @@ class Loop:
             if prover is not None:
                 prover.prove(zeros, i.to_bytes(31, "big"))
         return pipeline
+
+    def _commit(self) -> Commit:
+        curve, vk_sha256 = Curve.named(self._bundle.config.proof.curve), key_hash(self._bundle.verification_key)
+        return lambda inputs, outputs, ctx: statement_commitment(vk_sha256, inputs, outputs, ctx, curve=curve)
+
+    def _make_returns(self) -> ProofReturns | None:
+        """The deferred lane, also where only an earlier deployment used it and left proofs owed."""
+        cycle = self.deployment.cycle
+        if not deferred_lane(self.deployment, self.state):
+            return None
+        return ProofReturns(
+            DeferredLane(self.state.proof_queue, capacity=cycle.proof_queue_max),
+            device_id=self.deployment.device_id,
+            ledger=self._ledger,
+            deadline_ns=cycle.proof_deadline_ms * NS_PER_MS,
+            send=self._send,
+        )
+
+    def _send(self, message: Message) -> None:
+        if self._link is None:
+            raise LinkError("gate-closed", found="no connection", expected="a running gate")
+        self._link.send(message)
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -173,6 +200,8 @@ class Loop:
             budget.charge("wake")
             if self._link is None:
                 raise CycleRefused("gate-closed", found="no connection to the gate", expected="a running gate")
+            if self._proofs is not None:
+                self._proofs.lane.check()
             self._sequence += 1
             decision = self._pipeline.run(
                 frame, epoch=self._epoch, mode=self._mode, sequence=self._sequence, budget=budget
@@ -189,6 +218,8 @@ class Loop:
         except LedgerError as error:
             self._tally.refuse(CycleRefused(error.code, found=error.found, expected=error.expected))
         else:
+            if self._proofs is not None:
+                self._proofs.sent(decision.sequence, decision.data)
             self._tally.sent(
                 decision.sequence, Sent(budget.start_mono_ns, sent, budget.stages_ns, budget.deadline_mono_ns)
             )
@@ -225,11 +256,15 @@ class Loop:
         if kind == "receipt":
             self._ledger.submit(RecordKind.RECEIPT, message["record"])
             self._tally.answered(message["sequence"], code=None, state=message["state"], timing=message["timing"])
+            if self._proofs is not None:
+                self._proofs.answered(message["sequence"], accepted=True)
         elif kind == "refused":
             code = str(message["code"])
             if "record" in message:
                 self._submit(kind_of(message["record"]), message["record"])
             self._tally.answered(int(message.get("sequence", 0)), code=code, state="", timing={})
+            if self._proofs is not None:
+                self._proofs.answered(int(message.get("sequence", 0)), accepted=False)
             if code in EPOCH_LOST and self._epoch is not None:
                 self._lose_epoch(code)
         elif kind == "mode":
@@ -237,6 +272,18 @@ class Loop:
         elif kind == "witness":
             self._ledger.submit(RecordKind.WITNESS, message["record"])
             self._ledger.witnessed(message["size"])
+        elif self._proofs is not None:
+            self._proof_answer(self._proofs, message)
+
+    def _proof_answer(self, proofs: ProofReturns, message: Message) -> None:
+        kind = message["t"]
+        if kind == "proof-receipt":
+            self._submit(RecordKind.PROOF_RECEIPT, message["record"])
+            proofs.receipt(message)
+        elif kind == "proof-refused":
+            proofs.refused(message)
+        elif kind == "owed":
+            proofs.owed(message)
 
     # --- beside the loop ---------------------------------------------------------------------------------------------
 
@@ -263,6 +310,17 @@ class Loop:
                 self._link.send({"t": "checkpoint", "note": issued.note, "consistency": list(issued.consistency)})
             except LinkError as error:
                 self._drop_link(error)
+        if self._proofs is not None and self._epoch is not None and self._link is not None:
+            self._return_proofs(self._proofs, self._epoch)
+
+    def _return_proofs(self, proofs: ProofReturns, epoch: EpochContext) -> None:
+        try:
+            proofs.turn(epoch)
+        except LedgerError as error:
+            self._tally.refused[error.code] += 1
+        except LinkError as error:
+            if error.code != "gate-busy":
+                self._drop_link(error)
 
     def _take_epoch(self, opened: OpenedEpoch) -> None:
         before = self._epoch
@@ -277,7 +335,15 @@ class Loop:
         if before is not None:
             before.key.erase()
         self._checkpoints.clear()  # signed by the key before
+        if self._proofs is not None:
+            self._ask_what_is_owed(self._proofs)
         log.info("epoch %d, mode %s", opened.context.number, self._mode.name)
+
+    def _ask_what_is_owed(self, proofs: ProofReturns) -> None:
+        try:
+            proofs.epoch_opened()
+        except LinkError as error:
+            self._drop_link(error)
 
     def _lose_epoch(self, code: str) -> None:
         assert self._epoch is not None
@@ -322,6 +388,8 @@ class Loop:
             "realtime": self._realtime,
             "development_keys": self._bundle.config.proof.development,
         }
+        if self._proofs is not None:
+            data["proofs"] = self._proofs.summary()
         write_snapshot(self.state.run, "sitsd", state, data)
 
     def _on_signal(self, _: int, __: FrameType | None) -> None:
@@ -345,6 +413,8 @@ class Loop:
         if self._epochs is not None:
             self._epochs.close()
         self._close_ledger(key)
+        if self._proofs is not None:
+            self._proofs.lane.close()  # after the ledger, whose last word is what it holds
         if self._link is not None:
             self._link.close()
         self._receiver.close()

@@ -7,7 +7,7 @@ does I/O, so a recording replayed through it gives the same decisions.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,6 +27,10 @@ class Prover(Protocol):
     """Makes the proof of one inference; the outputs are the circuit's own."""
 
     def prove(self, inputs: Sequence[int], ctx: bytes) -> ProvenInference: ...
+
+
+Commit = Callable[[Sequence[int], Sequence[int], bytes], bytes]
+"""``commit(inputs, outputs, ctx)``: the commitment to a statement whose proof follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,11 @@ class Pipeline:
         sandbox: Sandbox,
         prover: Prover | None,
         outputs: OutputCheck,
+        commit: Commit | None = None,
     ) -> None:
+        """``prover`` for the inline lane, ``commit`` for the deferred one, neither where proofs are off."""
+        assert prover is None or commit is None, "one lane"
+        self._commit = commit
         self.ingest = ingest
         self._inputs = inputs
         self._sandbox = sandbox
@@ -117,6 +125,8 @@ class Pipeline:
             ) from error
 
     def _prove(self, inputs: tuple[int, ...], outputs: tuple[int, ...], ctx: bytes) -> tuple[ProofKind, bytes]:
+        if self._commit is not None:
+            return ProofKind.COMMITMENT, self._commit(inputs, outputs, ctx)
         if self._prover is None:
             return ProofKind.NONE, b""
         try:
@@ -130,4 +140,4 @@ class Pipeline:
                 expected="the same outputs from both",
                 hint="the module and its circuit do not belong together: stop and inspect the bundle",
             )
-        return ProofKind.GROTH16_BN254, proven.proof
+        return ProofKind(int(proven.curve)), proven.proof

@@ -10,6 +10,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from attest.proof.circuit import Curve
 from sitsedge.config.source import ConfigError
 from sitsedge.modules import files, oci, strict_json
 from sitsedge.modules.config import BundleConfig
@@ -18,6 +19,8 @@ from sitsedge.modules.limits import Limits, read_limits
 from sitsedge.modules.statement import PublisherTrust, sign_statement, verify_statement
 
 SMALL_BYTES_MAX = strict_json.JSON_BYTES_MAX
+CURVE_AT = 8
+"""The curve byte follows the magic in circuit and key files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ def read_bundle(root: Path, trust: PublisherTrust) -> Bundle:
 
     1. layout and index; 2. both manifests by digest, the signature's subject being the module; 3. config and
     exactly one layer of each kind by digest; 4. a trusted publisher's statement over all of them; 5. the
-    config agrees with the layers: key hashes, signals, development mark.
+    config agrees with the layers: key hashes, curve, signals, development mark.
     """
     # 1. layout
     if oci.read_file(root / "oci-layout", SMALL_BYTES_MAX) != oci.LAYOUT_BYTES:
@@ -131,7 +134,7 @@ def read_bundle(root: Path, trust: PublisherTrust) -> Bundle:
     signed_by = verify_statement(envelope, blobs, _predicate(config), trust)
     # 5. consistency
     limits = _limits(root / "blobs" / "sha256" / named["limits"].hex)
-    _check_consistent(config, blobs, limits)
+    _check_consistent(config, blobs, layers, limits)
     report = strict_json.decode(layers["report"], "report", size_max=oci.LAYERS["report"][1])
     if not isinstance(report, dict):
         raise BundleError("bundle-content", found="a report that is no object", expected="a JSON object")
@@ -158,11 +161,15 @@ def _limits(path: Path) -> Limits:
         raise BundleError("bundle-content", found=f"limits: {error}"[:300], expected="a valid limits file") from error
 
 
-def _check_consistent(config: BundleConfig, blobs: Mapping[str, str], limits: Limits) -> None:
+def _check_consistent(
+    config: BundleConfig, blobs: Mapping[str, str], layers: Mapping[str, bytes], limits: Limits
+) -> None:
     proof = config.proof
+    curves = {layers[name][CURVE_AT : CURVE_AT + 1] for name in ("circuit", "proving_key", "verification_key")}
     for what, ok in (
         ("a verification key with another hash than the config pins", proof.vk_sha256 == blobs["verification_key"]),
         ("a proving key with another hash than the config pins", proof.pk_sha256 == blobs["proving_key"]),
+        ("a circuit or key on another curve than the config names", curves == {bytes([Curve.named(proof.curve)])}),
         ("a limits file with another digest than the config names", config.source.limits_sha256 == blobs["limits"]),
         ("signals that differ from the limits file", config.matches(limits)),
         ("a development mark that contradicts the contributors", proof.development == (proof.contributors == 0)),

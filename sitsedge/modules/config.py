@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from attest.command import ProofKind
+from attest.proof.circuit import Curve, CurveName
 from sitsedge.modules.limits import InputLimits, Limits, OutputLimits, SignalName, to_counts
 
 Sha256Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -42,12 +44,17 @@ class Signal(_Strict):
 class Proof(_Strict):
     """The proof system and its keys. ``development`` is true exactly when nobody contributed to the key."""
 
-    curve: Literal["bn254"]
+    curve: CurveName
     vk_sha256: Sha256Hex
     pk_sha256: Sha256Hex
     contributors: Annotated[int, Field(ge=0)]
     development: bool
     constraints: Annotated[int, Field(ge=1)]
+
+    @property
+    def kind(self) -> ProofKind:
+        """What a command with a proof under these keys names as its proof kind; the numbers are the curves'."""
+        return ProofKind(int(Curve.named(self.curve)))
 
 
 class Guest(_Strict):

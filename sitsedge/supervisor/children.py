@@ -46,11 +46,8 @@ class Children:
         self._log_dir = log_dir
         self._children: list[Child] = []
 
-    def start(self, name: str, module: str, arguments: list[str], *, ready_timeout_s: float = 60.0) -> Child:
-        """Start ``python -m module`` and wait until its snapshot says ``ready`` or ``running``.
-
-        Raises :class:`ChildError` ``child-start`` with the reason the process gave.
-        """
+    def spawn(self, name: str, module: str, arguments: list[str]) -> Child:
+        """Start ``python -m module`` and do not wait for it."""
         (self._run_dir / f"{name}.json").unlink(missing_ok=True)
         log = self._log_dir / f"{name}.stderr"
         with log.open("wb") as stderr:
@@ -64,6 +61,15 @@ class Children:
             )
         child = Child(name, process, log)
         self._children.append(child)
+        return child
+
+    def start(self, name: str, module: str, arguments: list[str], *, ready_timeout_s: float = 60.0) -> Child:
+        """Start ``python -m module`` and wait until its snapshot says ``ready`` or ``running``.
+
+        Raises :class:`ChildError` ``child-start`` with the reason the process gave.
+        """
+        child = self.spawn(name, module, arguments)
+        process, log = child.process, child.log
         deadline = time.monotonic() + ready_timeout_s
         while time.monotonic() < deadline:
             snapshot = read_snapshot(self._run_dir, name)
@@ -94,6 +100,14 @@ class Children:
                     expected="a running process",
                     hint=f"see {child.name}.log in {self._log_dir}",
                 )
+
+    def reap(self, name: str) -> str | None:
+        """For a process that may be started again: what it said, if it ended without being asked to."""
+        for child in self._children:
+            if child.name == name and not child.stopped and child.process.poll() is not None:
+                self._children.remove(child)
+                return f"{child.process.returncode}: {last_words(child, self._log_dir)}"
+        return None
 
     def stop(self, name: str) -> int | None:
         """SIGTERM, then SIGKILL after ``STOP_TIMEOUT_S``; the exit code, ``None`` when there is no such child."""

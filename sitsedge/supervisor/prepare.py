@@ -22,6 +22,7 @@ from attest.boot.policy import Mismatch, make_policy, parse_policy, reference_st
 from attest.command import GateKey
 from attest.evidence.enrol import enrol_locally
 from attest.ledger.anchors import write_anchors
+from attest.proof import Curve
 from attest.tpm import Swtpm, TpmChoice, TpmDevice, find_tcti
 from fieldbus.opcua import Identity, TrustList, create_identity, load_identity
 from sitsedge.compiler import build
@@ -209,6 +210,8 @@ def ensure_module(
     assert model.limits is not None
     sources = [base / model.onnx, base / model.calibration, base / model.limits]
     stamp = {source.name: hashlib.sha256(source.read_bytes()).hexdigest() for source in sources}
+    if model.curve is not None:
+        stamp["curve"] = model.curve
     record = state.modules / BUILD_RECORD
     if record.exists() and store.active() is not None and json.loads(record.read_text()) == stamp:
         return store.load_active()
@@ -217,7 +220,9 @@ def ensure_module(
     try:
         onnx, calibration, limits = sources
         publisher = signing_key(state.keys / "publisher.key")
-        result = build(onnx, calibration, limits, work / "bundle", signer=publisher, name=deployment.name)
+        curve = Curve.named(model.curve or Curve.BN254.text)
+        out = work / "bundle"
+        result = build(onnx, calibration, limits, out, signer=publisher, name=deployment.name, curve=curve)
         built = store.activate(store.import_bundle(result.path))
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -316,7 +321,7 @@ def _anchors(prepared: Prepared) -> None:
         module_digest=prepared.bundle.digest,
         deployment_digest=prepared.deployment_digest,
         rules=gate_rules(prepared.gate, deployment, prepared.bundle.config),
-        verification_key=prepared.bundle.verification_key if prepared.gate.proof == "inline" else None,
+        verification_key=prepared.bundle.verification_key if prepared.gate.proof != "off" else None,
         development_key=prepared.bundle.config.proof.development,
         device_record=(state.trust / "device-record.cbor").read_bytes() if tpm else None,
         boot_policy=(state.trust / "boot-policy.cose").read_bytes() if tpm else None,

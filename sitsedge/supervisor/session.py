@@ -15,11 +15,12 @@ from attest.command import SessionKey
 from attest.evidence.verdict import Check, Verdict
 from sitsedge.config.deployment import OpcUaSource, ReplayPlant, RollingMillPlant, UadpSource
 from sitsedge.errors import SitsError
+from sitsedge.gate.control import request_mode
 from sitsedge.gate.evidence import evidence_verifier
 from sitsedge.loop.epoch import AttestationSetup, make_evidence
 from sitsedge.supervisor.children import Children
 from sitsedge.supervisor.prepare import Prepared, prepare
-from sitsedge.supervisor.state import StateDir
+from sitsedge.supervisor.state import StateDir, deferred_lane
 from sitsedge.telemetry import Snapshot, read_snapshot
 
 FAILED_MARK = "attestation-failed"
@@ -27,6 +28,12 @@ FIRST_COMMAND_TIMEOUT_S = 30.0
 POLL_S = 0.05
 SILENCE_S = 3.0  # snapshots come twice a second
 NONCE_BYTES = 32
+PROVER_MODULE = "sitsedge.prover.main"
+PROVER_RESTART_S = 0.5
+PROVER_RESTART_S_MAX = 30.0
+PROOFS_WAIT_S = 20.0
+PROOFS_STILL_S = 3.0
+PROVER_STABLE_S = 60.0  # one that ran this long may start again at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,9 @@ class Session:
         self._children = Children(state.run, state.logs)
         self.prepared: Prepared | None = None
         self._silent: set[str] = set()
+        self._prover_started = 0.0
+        self._prover_due: float | None = None
+        self._prover_wait_s = PROVER_RESTART_S
 
     def __enter__(self) -> Session:
         return self
@@ -137,7 +147,7 @@ class Session:
         )
 
     def start(self) -> None:
-        """Plant (where simulated), gate, loop, bridge. Raises ``ChildError``; then call ``stop``."""
+        """Plant (where simulated), gate, prover (deferred lane), loop, bridge. Raises ``ChildError``: call ``stop``."""
         prepared = self._ready()
         arguments = ["--config", str(prepared.path), "--state-dir", str(self.state.root)]
         arguments += ["--attestation-mode", prepared.attestation_mode]
@@ -151,6 +161,9 @@ class Session:
             self._children.start("plant", "sitsedge.replay", ["--config", str(config)])
         self._say("starting the gate")
         self._children.start("gate", "sitsedge.gate.main", arguments)
+        if deferred_lane(prepared.deployment, self.state):
+            self._say("starting the prover")
+            self._children.start("prover", PROVER_MODULE, self._prover_arguments())
         self._say("starting the loop")
         loop_arguments = [*arguments]
         if prepared.tpm is not None:
@@ -163,11 +176,30 @@ class Session:
             config = self._write_bridge_config(prepared.deployment.source)
             self._children.start("bridge", "sitsedge.bridge.main", ["--config", str(config)])
 
+    def _prover_arguments(self) -> list[str]:
+        return ["--config", str(self._ready().path), "--state-dir", str(self.state.root)]
+
+    def _revive_prover(self) -> None:
+        """The prover is started again, ever later: its queue is on disk, and the gate counts what comes too late."""
+        now = time.monotonic()
+        said = self._children.reap("prover")
+        if said is not None:
+            if now - self._prover_started > PROVER_STABLE_S:
+                self._prover_wait_s = PROVER_RESTART_S
+            self._say(f"the prover ended with {said}; starting it again in {self._prover_wait_s:.1f} s")
+            self._prover_due = now + self._prover_wait_s
+            self._prover_wait_s = min(2 * self._prover_wait_s, PROVER_RESTART_S_MAX)
+        if self._prover_due is not None and now >= self._prover_due:
+            self._prover_due, self._prover_started = None, now
+            self._children.spawn("prover", PROVER_MODULE, self._prover_arguments())
+
     def check(self) -> None:
         """Raise ``ChildError`` when a process ended by itself; a simulated TPM that died is power-cycled.
 
-        The open epoch does not need the TPM, so the plant notices nothing; the next epoch does.
+        The open epoch does not need the TPM, so the plant notices nothing; the next epoch does. A prover that died is
+        started again.
         """
+        self._revive_prover()
         self._children.check()
         self._watch_silence()
         swtpm = self._ready().swtpm
@@ -177,7 +209,7 @@ class Session:
 
     def _watch_silence(self) -> None:
         """Say once when a living process stops telling how it is (stopped, starved, hung), and when it is back."""
-        for name in ("sitsd", "gate", "plant", "bridge"):
+        for name in ("sitsd", "gate", "plant", "bridge", "prover"):
             snapshot = read_snapshot(self.state.run, name)
             silent = snapshot is not None and snapshot.alive and snapshot.age_s > SILENCE_S
             if silent and name not in self._silent:
@@ -212,12 +244,43 @@ class Session:
         return read_snapshot(self.state.run, "sitsd")
 
     def stop(self) -> None:
-        """Loop first, then gate (it puts the PLC in MAN), plant last, TPM at the very end."""
-        for name in ("bridge", "sitsd", "gate", "plant"):
+        """Loop first, then gate (it puts the PLC in MAN), plant last, TPM at the very end.
+
+        Where proofs are owed, the PLC is put in MAN first and the prover is given some time for them.
+        """
+        self._await_proofs()
+        for name in ("bridge", "sitsd", "prover", "gate", "plant"):
             self._children.stop(name)
         self._children.stop_all()
         if self.prepared is not None and self.prepared.swtpm is not None:
             self.prepared.swtpm.stop()
+
+    def _await_proofs(self) -> None:
+        """While something moves and the limit lasts; what is left waits on disk for the next start."""
+        owed = self._proofs_owed()
+        if not owed:
+            return
+        try:
+            request_mode(self.state.gate_control, "OFF", [], "stop")
+        except SitsError:
+            return  # a gate that does not answer will confirm no proof either
+        self._say(f"waiting for {owed} owed proofs")
+        end = time.monotonic() + PROOFS_WAIT_S
+        moved = time.monotonic()
+        while (left := self._proofs_owed()) and time.monotonic() < min(end, moved + PROOFS_STILL_S):
+            if left < owed:
+                owed, moved = left, time.monotonic()
+            time.sleep(POLL_S)
+        if left:
+            self._say(f"{left} proofs still owed: they are made after the next start")
+
+    def _proofs_owed(self) -> int:
+        """As the gate last said; none where one of the three processes that bring proofs home does not run."""
+        snapshots = [read_snapshot(self.state.run, name) for name in ("gate", "sitsd", "prover")]
+        if not all(snapshot is not None and snapshot.alive and snapshot.state == "running" for snapshot in snapshots):
+            return 0
+        gate = snapshots[0]
+        return 0 if gate is None else int(gate.data["proofs"]["owed"])
 
     def restart_tpm(self) -> None:
         """Power-cycle a simulated TPM and measure again: what a reboot would do."""

@@ -10,7 +10,19 @@ from sitsedge.config import Deployment
 from sitsedge.errors import SitsError
 
 UNIX_PATH_MAX = 107  # sun_path of unix(7), without the closing zero
-FOLDERS = ("pki", "keys", "trust", "modules", "tpm", "ledger/device", "ledger/gate", "ledger/anchors", "run", "logs")
+FOLDERS = (
+    "pki",
+    "keys",
+    "trust",
+    "modules",
+    "tpm",
+    "ledger/device",
+    "ledger/gate",
+    "ledger/anchors",
+    "proofs",
+    "run",
+    "logs",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,10 @@ class StateDir:
         return self.ledger / "anchors"
 
     @property
+    def proof_queue(self) -> Path:
+        return self.root / "proofs" / "queue.db"
+
+    @property
     def run(self) -> Path:
         return self.root / "run"
 
@@ -96,6 +112,11 @@ class StateDir:
                 expected="a folder this user can write",
                 hint="choose another one with --state-dir",
             ) from error
+
+
+def deferred_lane(deployment: Deployment, state: StateDir) -> bool:
+    """Whether this deployment proves beside the loop, or an earlier one left proofs owed in the queue."""
+    return deployment.cycle.proof == "deferred" or state.proof_queue.exists()
 
 
 def state_dir_of(deployment: Deployment, override: Path | None) -> StateDir:

@@ -6,17 +6,23 @@
 #![no_main]
 
 use _native::circuit::Circuit;
+use _native::curve::{Bls381, Bn254, Curve};
 use _native::keys::VerificationKey;
 use _native::verifier::{Proof, Verifier};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
-    let _ = Circuit::parse(data);
-    if let Ok(proof) = Proof::decode(data) {
-        assert_eq!(proof.encode().as_slice(), data);
+fn on<C: Curve>(data: &[u8]) {
+    if let Ok(proof) = Proof::<C>::decode(data) {
+        assert_eq!(proof.encode(), data);
     }
-    if let Ok(key) = VerificationKey::decode(data) {
+    if let Ok(key) = VerificationKey::<C>::decode(data) {
         assert_eq!(key.encode(), data);
         let _ = Verifier::new(&key);
     }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let _ = Circuit::parse(data);
+    on::<Bn254>(data);
+    on::<Bls381>(data);
 });

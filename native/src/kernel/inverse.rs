@@ -4,25 +4,35 @@
 
 use super::lazy::Limbs;
 
-/// Five limbs of 62 bits, the top one signed.
-type Signed = [i64; 5];
+/// S limbs of 62 bits, the top one signed.
+type Signed<const S: usize> = [i64; S];
 
 const BITS: u32 = 62;
 const MASK: u64 = (1 << BITS) - 1;
 
-fn split(w: &Limbs) -> Signed {
-    [
-        (w[0] & MASK) as i64,
-        ((w[0] >> 62 | w[1] << 2) & MASK) as i64,
-        ((w[1] >> 60 | w[2] << 4) & MASK) as i64,
-        ((w[2] >> 58 | w[3] << 6) & MASK) as i64,
-        (w[3] >> 56) as i64,
-    ]
+fn split<const N: usize, const S: usize>(words: &Limbs<N>) -> Signed<S> {
+    std::array::from_fn(|i| {
+        let at = i * BITS as usize;
+        let (word, offset) = (at / 64, at % 64);
+        let low = words.get(word).map_or(0, |w| w >> offset);
+        let high = words.get(word + 1).map_or(0, |w| (w << 1) << (63 - offset));
+        ((low | high) & MASK) as i64
+    })
 }
 
-fn join(s: &Signed) -> Limbs {
-    let s = s.map(|limb| limb as u64);
-    [s[0] | s[1] << 62, s[1] >> 2 | s[2] << 60, s[2] >> 4 | s[3] << 58, s[3] >> 6 | s[4] << 56]
+/// The words of a number that is not negative.
+fn join<const N: usize, const S: usize>(limbs: &Signed<S>) -> Limbs<N> {
+    let mut out = [0; N];
+    for (i, limb) in limbs.iter().enumerate() {
+        let at = i * BITS as usize;
+        let (word, offset) = (at / 64, at % 64);
+        for (to, part) in [(word, (*limb as u64) << offset), (word + 1, (*limb as u64 >> 1) >> (63 - offset))] {
+            if let Some(to) = out.get_mut(to) {
+                *to |= part;
+            }
+        }
+    }
+    out
 }
 
 /// 2^62 times what 62 division steps do to (f, g).
@@ -70,25 +80,25 @@ fn mul(a: i64, b: i64) -> i128 {
 }
 
 /// (u·f + v·g, q·f + r·g)/2^62, which is exact.
-fn update(f: &mut Signed, g: &mut Signed, t: &Matrix) {
+fn update<const S: usize>(f: &mut Signed<S>, g: &mut Signed<S>, t: &Matrix) {
     let mut cf = mul(t.u, f[0]) + mul(t.v, g[0]);
     let mut cg = mul(t.q, f[0]) + mul(t.r, g[0]);
     cf >>= BITS;
     cg >>= BITS;
-    for i in 1..5 {
+    for i in 1..S {
         cf += mul(t.u, f[i]) + mul(t.v, g[i]);
         cg += mul(t.q, f[i]) + mul(t.r, g[i]);
         (f[i - 1], g[i - 1]) = ((cf as u64 & MASK) as i64, (cg as u64 & MASK) as i64);
         cf >>= BITS;
         cg >>= BITS;
     }
-    (f[4], g[4]) = (cf as i64, cg as i64);
+    (f[S - 1], g[S - 1]) = (cf as i64, cg as i64);
 }
 
 /// The same modulo p, on numbers in (−2p, p).
-fn update_modulo(d: &mut Signed, e: &mut Signed, t: &Matrix, p: &Signed, p_inverse: u64) {
+fn update_modulo<const S: usize>(d: &mut Signed<S>, e: &mut Signed<S>, t: &Matrix, p: &Signed<S>, p_inverse: u64) {
     // Adding p to a negative d or e first keeps the results in range.
-    let (negative_d, negative_e) = (d[4] >> 63, e[4] >> 63);
+    let (negative_d, negative_e) = (d[S - 1] >> 63, e[S - 1] >> 63);
     let mut md = (t.u & negative_d) + (t.v & negative_e);
     let mut me = (t.q & negative_d) + (t.r & negative_e);
     let mut cd = mul(t.u, d[0]) + mul(t.v, e[0]);
@@ -100,36 +110,37 @@ fn update_modulo(d: &mut Signed, e: &mut Signed, t: &Matrix, p: &Signed, p_inver
     ce += mul(p[0], me);
     cd >>= BITS;
     ce >>= BITS;
-    for i in 1..5 {
+    for i in 1..S {
         cd += mul(t.u, d[i]) + mul(t.v, e[i]) + mul(p[i], md);
         ce += mul(t.q, d[i]) + mul(t.r, e[i]) + mul(p[i], me);
         (d[i - 1], e[i - 1]) = ((cd as u64 & MASK) as i64, (ce as u64 & MASK) as i64);
         cd >>= BITS;
         ce >>= BITS;
     }
-    (d[4], e[4]) = (cd as i64, ce as i64);
+    (d[S - 1], e[S - 1]) = (cd as i64, ce as i64);
 }
 
 /// a + b, or a − b.
-fn combine(a: &Signed, b: &Signed, sign: i64) -> Signed {
-    let (mut out, mut carry) = ([0; 5], 0);
-    for i in 0..4 {
+fn combine<const S: usize>(a: &Signed<S>, b: &Signed<S>, sign: i64) -> Signed<S> {
+    let (mut out, mut carry) = ([0; S], 0);
+    for i in 0..S - 1 {
         let t = a[i] + sign * b[i] + carry;
         out[i] = t & MASK as i64;
         carry = t >> BITS;
     }
-    out[4] = a[4] + sign * b[4] + carry;
+    out[S - 1] = a[S - 1] + sign * b[S - 1] + carry;
     out
 }
 
-/// 1/x mod p for x < p and a prime p < 2^254, or 0 for 0. `p_inverse` is −1/p mod 2^64.
-pub fn inverse(x: &Limbs, p: &Limbs, p_inverse: u64) -> Limbs {
-    let p = split(p);
+/// 1/x mod p for x < p and a prime p < 2^(62·S − 1), or 0 for 0. `p_inverse` is −1/p mod 2^64.
+pub fn inverse<const N: usize, const S: usize>(x: &Limbs<N>, p: &Limbs<N>, p_inverse: u64) -> Limbs<N> {
+    let p = split::<N, S>(p);
     let p_inverse = p_inverse.wrapping_neg() & MASK;
-    let (mut f, mut g) = (p, split(x));
-    let (mut d, mut e): (Signed, Signed) = ([0; 5], [1, 0, 0, 0, 0]);
+    let (mut f, mut g) = (p, split::<N, S>(x));
+    let (mut d, mut e): (Signed<S>, Signed<S>) = ([0; S], [0; S]);
+    e[0] = 1;
     let mut eta = -1;
-    while g != [0; 5] {
+    while g != [0; S] {
         let matrix;
         // Two limbs make the low 64 bits, of which 62 steps read 62.
         (eta, matrix) = steps(eta, f[0] as u64, g[0] as u64);
@@ -137,12 +148,12 @@ pub fn inverse(x: &Limbs, p: &Limbs, p_inverse: u64) -> Limbs {
         update(&mut f, &mut g, &matrix);
     }
     // Now f is 1 or −1 (or p, with d = 0), and d = f/x.
-    if f[4] < 0 {
-        d = combine(&[0; 5], &d, -1);
+    if f[S - 1] < 0 {
+        d = combine(&[0; S], &d, -1);
     }
-    while d[4] < 0 {
+    while d[S - 1] < 0 {
         d = combine(&d, &p, 1);
     }
     let less = combine(&d, &p, -1);
-    join(if less[4] < 0 { &d } else { &less })
+    join(if less[S - 1] < 0 { &d } else { &less })
 }

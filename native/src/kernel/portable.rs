@@ -1,28 +1,33 @@
-//! The portable kernel: plain Rust, any processor.
+//! The scalar kernels: one loop, each with its own multiplication.
 
-use super::{Fp, Pair, Point};
+use super::{Element, Multiply, Pair, Point};
 
 /// Memory of a batch, kept between calls.
-#[derive(Default)]
-pub struct Scratch {
-    denominators: Vec<Fp>,
-    prefixes: Vec<Fp>,
+pub struct Scratch<F> {
+    denominators: Vec<F>,
+    prefixes: Vec<F>,
+}
+
+impl<F> Default for Scratch<F> {
+    fn default() -> Self {
+        Self { denominators: Vec::new(), prefixes: Vec::new() }
+    }
 }
 
 /// How the sum of two affine points comes about. Every case is exact, so hostile keys with repeated, opposite or
 /// infinite points cannot make the result wrong.
-enum Case {
+enum Case<F> {
     /// Slope (y₂ − y₁)/(x₂ − x₁): the denominator.
-    Chord(Fp),
+    Chord(F),
     /// Slope 3x²/2y: the denominator.
-    Tangent(Fp),
+    Tangent(F),
     Left,
     Right,
     Infinity,
 }
 
 #[inline(always)]
-fn classify(left: &Point, right: &Point) -> Case {
+fn classify<F: Element>(left: &Point<F>, right: &Point<F>) -> Case<F> {
     let dx = right.x - left.x;
     if dx.is_zero() || left.is_infinity() || right.is_infinity() {
         classify_rare(left, right)
@@ -32,7 +37,7 @@ fn classify(left: &Point, right: &Point) -> Case {
 }
 
 #[cold]
-fn classify_rare(left: &Point, right: &Point) -> Case {
+fn classify_rare<F: Element>(left: &Point<F>, right: &Point<F>) -> Case<F> {
     if right.is_infinity() {
         Case::Left
     } else if left.is_infinity() {
@@ -45,37 +50,43 @@ fn classify_rare(left: &Point, right: &Point) -> Case {
 }
 
 #[inline(always)]
-fn sum_on_line(left: &Point, right_x: Fp, slope: Fp) -> Point {
-    let x = slope.square() - left.x - right_x;
-    Point { x, y: slope * (left.x - x) - left.y }
+fn sum_on_line<F: Element, K: Multiply>(left: &Point<F>, right_x: F, slope: F, kernel: K) -> Point<F> {
+    let x = slope.square(kernel) - left.x - right_x;
+    Point::new(x, slope.times(left.x - x, kernel) - left.y)
 }
 
 /// `out[pair.to] = table[pair.left] + table[pair.right]` for all pairs, with one inversion.
-pub fn add_pairs(table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &mut Scratch) {
+pub fn add_pairs<F: Element, K: Multiply>(
+    kernel: K,
+    table: &[Point<F>],
+    pairs: &[Pair],
+    out: &mut [Point<F>],
+    scratch: &mut Scratch<F>,
+) {
     let Scratch { denominators, prefixes } = scratch;
     denominators.clear();
     prefixes.clear();
-    let mut product = Fp::ONE;
+    let mut product = F::ONE;
     for pair in pairs {
         let denominator = match classify(&pair.left.load(table), &pair.right.load(table)) {
             Case::Chord(d) | Case::Tangent(d) => d,
-            Case::Left | Case::Right | Case::Infinity => Fp::ONE,
+            Case::Left | Case::Right | Case::Infinity => F::ONE,
         };
         prefixes.push(product);
         denominators.push(denominator);
-        product = product * denominator;
+        product = product.times(denominator, kernel);
     }
     // Every factor is non-zero by classification, so the inverse exists.
     let mut inverse = product.inverse();
     for ((pair, prefix), denominator) in pairs.iter().zip(prefixes.iter()).zip(denominators.iter()).rev() {
-        let reciprocal = inverse * *prefix;
-        inverse = inverse * *denominator;
+        let [reciprocal, next] = F::times_each([inverse; 2], [*prefix, *denominator], kernel);
+        inverse = next;
         let (left, right) = (pair.left.load(table), pair.right.load(table));
         out[pair.to as usize] = match classify(&left, &right) {
-            Case::Chord(_) => sum_on_line(&left, right.x, (right.y - left.y) * reciprocal),
+            Case::Chord(_) => sum_on_line(&left, right.x, (right.y - left.y).times(reciprocal, kernel), kernel),
             Case::Tangent(_) => {
-                let square = left.x.square();
-                sum_on_line(&left, right.x, (square.double() + square) * reciprocal)
+                let square = left.x.square(kernel);
+                sum_on_line(&left, right.x, (square.double() + square).times(reciprocal, kernel), kernel)
             }
             Case::Left => left,
             Case::Right => right,

@@ -30,6 +30,8 @@ from attest.command import (
     sign_command,
 )
 from attest.command.command import CONTENT_TYPE
+from attest.proof.circuit import Curve
+from attest.proof.commitment import statement_commitment
 
 MS = 1_000_000
 T0 = 1_790_000_000_000_000_000
@@ -173,6 +175,7 @@ class Case:
     failed_check: str | None = None
     explained: tuple[int, ...] | None = field(default=None)
     signer: SessionKey = SESSION
+    withdrawn: str | None = None
 
     def bytes(self) -> bytes:
         return sign_command(self.command, self.signer) if self.data is None else self.data
@@ -201,6 +204,16 @@ def inputs(**changes: int) -> tuple[int, ...]:
 
 _EARLIER = at(ms=-10, sequence=99)
 _DEFERRED = replace(RULES, proof_policy=ProofPolicy.DEFERRED)
+VK = hashlib.sha256(b"verification key").digest()
+KEYED = replace(EPOCH, vk_digest=VK)
+
+
+def committed(command: Command = HONEST, **changes: object) -> Command:
+    """``command`` with the commitment to its statement; ``changes`` are made after that."""
+    ctx = command.header.ctx()
+    commitment = statement_commitment(VK, command.inputs, command.outputs, ctx, curve=Curve.BN254)
+    return replace(command, proof_kind=ProofKind.COMMITMENT, proof=commitment, **changes)  # type: ignore[arg-type]
+
 
 JUDGE: dict[str, Case] = {
     "malformed-bytes": Case("malformed", data=b"\xd2\x80"),
@@ -257,6 +270,25 @@ JUDGE: dict[str, Case] = {
     "proof-missing-commitment-due": Case("proof-missing", at(proof_kind=ProofKind.NONE, proof=b""), rules=_DEFERRED),
     "proof-kind-commitment": Case("proof-kind", at(proof_kind=ProofKind.COMMITMENT, proof=bytes(32))),
     "proof-kind-other-curve": Case("proof-kind", at(proof_kind=ProofKind.GROTH16_BLS12_381, proof=bytes(192))),
+    "proof-kind-commitment-without-key": Case("proof-kind", committed(), rules=_DEFERRED),
+    "proof-statement-commitment-to-other-outputs": Case(
+        "proof-statement", committed(outputs=(6, -5)), rules=_DEFERRED, epoch=KEYED
+    ),
+    "proof-statement-commitment-to-other-inputs": Case(
+        "proof-statement", committed(inputs=(11, *HONEST.inputs[1:])), rules=_DEFERRED, epoch=KEYED
+    ),
+    "proof-statement-commitment-of-another-command": Case(
+        "proof-statement", committed(header=replace(HEADER, sequence=101)), rules=_DEFERRED, epoch=KEYED
+    ),
+    "proof-statement-commitment-under-another-key": Case(
+        "proof-statement", committed(), rules=_DEFERRED, epoch=replace(EPOCH, vk_digest=MODULE)
+    ),
+    "proof-statement-commitment-to-what-the-model-does-not-say": Case(
+        "proof-statement", committed(), rules=_DEFERRED, epoch=KEYED, explained=(6, -5)
+    ),
+    "proof-backlog": Case(
+        "proof-backlog", committed(), rules=_DEFERRED, epoch=KEYED, explained=(5, -5), withdrawn="proof-deadline"
+    ),
     "proof-signals-count": Case("proof-signals", failed_check="signal-count"),
     "proof-signals-range": Case("proof-signals", failed_check="signal-range"),
     "proof-point": Case("proof-point", failed_check="proof-point"),

@@ -55,6 +55,7 @@ def judged(name: str, case: Case) -> dict[str, Any]:
             "module_digest": epoch.module_digest.hex(),
             "deployment_digest": epoch.deployment_digest.hex(),
             "expires_ns": epoch.expires_ns,
+            **({"vk_digest": epoch.vk_digest.hex()} if epoch.vk_digest else {}),
         },
         "plant_outputs": case.plant,
         "accepted_before": [sign_command(command, SESSION).hex() for command in case.before],
@@ -63,7 +64,7 @@ def judged(name: str, case: Case) -> dict[str, Any]:
         "failed_check": case.failed_check,
         "explained": case.explained,
         "bytes": case.bytes().hex(),
-    }
+    } | ({"withdrawn": case.withdrawn} if case.withdrawn else {})
 
 
 def everything() -> dict[str, str]:

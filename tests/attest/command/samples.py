@@ -13,6 +13,8 @@ from attest.command import (
     Mode,
     ModeChange,
     ProofKind,
+    ProofReceipt,
+    ProofStatus,
     ReadBack,
     Receipt,
     Record,
@@ -54,5 +56,7 @@ RECORDS: tuple[Record, ...] = (
     Witness(GATE, "sits/device", 12, _D, T0),
     CycleRefused(DEVICE, 7, 0, "stale", "70 ms", "50 ms", 3, T0),
     LateProof(DEVICE, 7, 100, _D, ProofKind.GROTH16_BN254, bytes(128), T0),
+    ProofReceipt(GATE, 7, 100, _D, _D, True, T0),
+    ProofStatus(GATE, False, "proof-deadline", 12, "a proof 3 ms late", "one in 60000 ms", T0),
     LedgerClosed("sits/device", 12, "stop", T0),
 )

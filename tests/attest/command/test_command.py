@@ -6,12 +6,15 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import pycddl
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import attest.command
+from attest import cbor
 from attest.command import (
     Accepted,
     Command,
@@ -39,7 +42,7 @@ from attest.command import (
 )
 from attest.command.enums import PROOF_BYTES
 from attest.command.state import RUNS_MAX
-from tests.attest.command.cases import EPOCH, HONEST, RULES, SESSION, STRANGER, T0, at
+from tests.attest.command.cases import EPOCH, HONEST, KEYED, RULES, SESSION, STRANGER, T0, at, committed
 from tests.attest.command.samples import RECORDS
 
 identifiers = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=64)
@@ -219,6 +222,10 @@ def test_line_cuts_and_never_is_empty() -> None:
         {"modes": frozenset()},
         {"modes": frozenset({Mode.OFF, Mode.AUTO})},
         {"proof_kind": ProofKind.COMMITMENT},
+        {"proof_deadline_ms": 0},
+        {"proof_deadline_ms": 86_400_001},
+        {"proof_backlog_max": 0},
+        {"proof_backlog_max": 100_001},
     ],
 )
 def test_rules_no_gate_should_run_with(changes: dict[str, object]) -> None:
@@ -232,6 +239,24 @@ def test_rules_have_one_encoding() -> None:
     for wrong in (encoded + b"\0", encoded.replace(b"\x0d\x82\x03\x04", b"\x0d\x82\x04\x03"), b"\xa0", b"\x80"):
         with pytest.raises(CommandError, match="malformed"):
             GateRules.decode(wrong)
+
+
+def test_deadline_and_backlog_belong_to_the_deferred_policy_alone() -> None:
+    deferred = replace(RULES, proof_policy=ProofPolicy.DEFERRED, proof_deadline_ms=2000, proof_backlog_max=50)
+    encoded = deferred.encode()
+    assert GateRules.decode(encoded) == deferred
+    schema = pycddl.Schema((Path(attest.command.__file__).parent / "formats" / "gate-rules.cddl").read_text())
+    schema.validate_cbor(encoded)
+    assert replace(RULES, proof_deadline_ms=2000).digest() == RULES.digest()
+    inline = encoded.replace(b"\x68deferred", b"\x66inline")
+    assert inline != encoded
+    with pytest.raises(CommandError, match="malformed"):
+        GateRules.decode(inline)
+    with pytest.raises(pycddl.ValidationError):
+        schema.validate_cbor(inline)
+    keyless = cbor.dumps({key: value for key, value in cbor.loads(encoded).items() if key < 15})  # type: ignore[union-attr]
+    with pytest.raises(CommandError, match="malformed"):
+        GateRules.decode(keyless)
 
 
 def test_the_first_command_of_an_epoch_has_no_input_rate() -> None:
@@ -258,10 +283,9 @@ def test_an_output_moves_no_faster_than_its_rate(ms: int, change: int) -> None:
 def test_a_deferred_policy_takes_a_commitment_and_off_takes_nothing() -> None:
     deferred = replace(RULES, proof_policy=ProofPolicy.DEFERRED)
     off = replace(RULES, proof_policy=ProofPolicy.OFF)
-    commitment = at(proof_kind=ProofKind.COMMITMENT, proof=bytes(32))
     nothing = at(proof_kind=ProofKind.NONE, proof=b"")
-    for rules, command in ((deferred, commitment), (off, nothing)):
-        result = judged(command, GateState(7), rules)
+    for rules, command in ((deferred, committed()), (off, nothing)):
+        result = judged(command, GateState(7), rules, epoch=KEYED)
         assert isinstance(result, Accepted)
         assert not result.proof_verified
     assert isinstance(judged(HONEST, GateState(7), deferred), Accepted)

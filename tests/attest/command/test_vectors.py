@@ -128,7 +128,7 @@ def test_judge(name: str) -> None:
     epoch = None
     if vector["epoch"] is not None:
         fields = vector["epoch"]
-        octets = ("session_public", "module_digest", "deployment_digest")
+        octets = ("session_public", "module_digest", "deployment_digest", "vk_digest")
         epoch = OpenEpoch(**{k: bytes.fromhex(v) if k in octets else v for k, v in fields.items()})
     plant = vector["plant_outputs"]
     state = GateState(7, None if plant is None else tuple(plant))
@@ -149,6 +149,7 @@ def test_judge(name: str) -> None:
         gate_mode=mode,
         verifier=Verdict(vector["failed_check"]),
         explain=None if explained is None else lambda _: tuple(explained),
+        withdrawn=vector.get("withdrawn"),
     )
     assert isinstance(result, Refused)
     assert result.code == vector["code"], (result.found, result.expected)

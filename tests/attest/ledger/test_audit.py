@@ -16,7 +16,6 @@ from attest.command import (
     CycleRefused,
     LateProof,
     ProofKind,
-    ProofPolicy,
     ReadBack,
     SessionKey,
     Witness,
@@ -28,7 +27,7 @@ from attest.ledger import Ledger, LedgerError, RecordKind, audit, kind_of
 from attest.ledger.anchors import load_anchors
 from attest.ledger.layout import write_range
 from attest.ledger.merkle import CompactRange, leaf_hash
-from attest.proof import PyEccVerifier, key_hash
+from attest.proof import Curve, PyEccVerifier, key_hash
 from tests.attest.ledger.scenario import DEVICE_ID, DEVICE_ORIGIN, GATE_ID, RULES, Scenario, model, whole
 
 
@@ -436,37 +435,6 @@ def test_production_knows_neither_missing_attestation_nor_development_keys(tmp_p
     assert codes(tmp_path) == {"evidence", "proof"}
 
 
-@pytest.fixture
-def deferred(tmp_path: Path) -> Iterator[Scenario]:
-    made = Scenario(tmp_path, rules=replace(RULES, proof_policy=ProofPolicy.DEFERRED))
-    made.open_epoch()
-    made.run(1)
-    yield made
-    made.device.close()
-    made.gate.close()
-
-
-def test_a_deferred_proof_is_checked_when_it_comes(deferred: Scenario) -> None:
-    data = deferred.command(deferred=True)
-    deferred.send(data)
-    assert found_by(deferred) == {"proof"}, "a commitment alone shows nothing"
-    deferred.late_proof(data, deferred.owed)
-    assert found_by(deferred) == set()
-    assert audit.verify(deferred.folder).proofs_checked == 2
-
-
-def test_a_deferred_proof_that_is_another(deferred: Scenario) -> None:
-    data = deferred.command(deferred=True, outputs=(77,))
-    deferred.send(data)
-    deferred.late_proof(data, deferred.owed)  # committed to, but of other outputs
-    assert found_by(deferred) == {"proof"}
-    deferred.late_proof(data, deferred.owed)  # twice
-    deferred.late_proof(data, bytes(128))  # not what was committed to
-    deferred.late_proof(b"no command", deferred.owed)
-    deferred.device.commit()
-    assert [finding.code for finding in audit.verify(deferred.folder).findings] == ["proof"] * 4
-
-
 def test_records_by_strangers(scenario: Scenario) -> None:
     stranger = SessionKey.generate()
     alarm = sign_record(Alarm(GATE_ID, 1, 1, "code", "a", "b", 1), stranger)
@@ -630,3 +598,27 @@ def test_an_extracted_proof_verifies_with_py_ecc_alone(recorded: tuple[Path, Sce
         audit.extract(ledger, 10**6)
     ledger.close()
     assert RULES.digest() in anchors.rules
+
+
+# --- proofs on BLS12-381 ------------------------------------------------------------------------------------
+
+BLS_RULES = replace(RULES, proof_kind=ProofKind.GROTH16_BLS12_381)
+
+
+def test_a_ledger_of_proofs_on_bls12_381_verifies_with_both_engines(tmp_path: Path) -> None:
+    whole(tmp_path, commands=4, rules=BLS_RULES)
+    report = audit.verify(tmp_path)
+    assert report.ok, report.findings
+    assert report.proofs_checked == report.accepted == 4
+    second = audit.verify(tmp_path, proofs=1, engine="py-ecc")
+    assert (second.ok, second.proofs_checked) == (True, 1)
+
+
+def test_a_key_on_another_curve_than_the_rules_demand_is_a_finding(tmp_path: Path) -> None:
+    """The epoch pins it and the anchors hold it, but no proof under it is of the kind that the rules name."""
+    scenario = Scenario(tmp_path, rules=BLS_RULES, key_curve=Curve.BN254)
+    scenario.open_epoch()
+    scenario.close()
+    report = audit.verify(tmp_path)
+    found = [(finding.code, finding.found, finding.expected) for finding in report.findings]
+    assert found == [("proof", "a key on bn254", "GROTH16_BLS12_381 as the rules demand")]

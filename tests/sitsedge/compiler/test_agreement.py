@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attest.proof import bn254
 from attest.proof.prover import Groth16Prover, development_setup, first_unsatisfied
 from sitsedge.compiler.circuit_emit import emit_circuit
 from sitsedge.compiler.circuit_plan import count_constraints, plan_model
@@ -17,7 +18,6 @@ from sitsedge.compiler.errors import InputRangeError
 from sitsedge.compiler.intervals import model_bounds
 from sitsedge.compiler.onnx_emit import emit_onnx
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
-from sitsedge.compiler.selftest import FIELD_ORDER
 from sitsedge.compiler.wasm_emit import emit_wasm
 from sitsedge.sandbox import Sandbox, SandboxInputError
 from tests.sitsedge.compiler.nets import interesting_rows, models, random_model
@@ -44,7 +44,7 @@ def run_circuit(model: IntegerModel, rows: np.ndarray) -> list[tuple[int, ...]]:
         wires = prover.witness(row, CONTEXT)
         assert first_unsatisfied(circuit, wires) is None
         outputs = wires[1 + model.n_inputs : 1 + model.n_inputs + model.n_outputs]
-        results.append(tuple(v if v < FIELD_ORDER // 2 else v - FIELD_ORDER for v in outputs))
+        results.append(tuple(v if v < bn254.R // 2 else v - bn254.R for v in outputs))
     return results
 
 
@@ -159,7 +159,7 @@ def test_every_wire_of_a_witness_is_bound() -> None:
             if context or (public_input and not inputs_matter) or (public_input and not _used(model, index - 1)):
                 continue
             changed = [*wires]
-            changed[index] = (changed[index] + 1) % FIELD_ORDER
+            changed[index] = (changed[index] + 1) % bn254.R
             assert first_unsatisfied(circuit, changed) is not None, f"wire {index} of model {seed} is free"
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from attest.proof import bn254
 from attest.proof.circuit import BitsOp, Circuit, LinearCombination, MulOp, OutOp, decode
 from sitsedge.compiler.circuit_emit import emit_circuit
 from sitsedge.compiler.circuit_plan import plan_model
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
-from sitsedge.compiler.selftest import FIELD_ORDER
 
 
 def relu_model() -> IntegerModel:
@@ -37,12 +37,12 @@ def clamp_model() -> IntegerModel:
 
 
 def evaluate(lc: LinearCombination, wires: list[int]) -> int:
-    return sum(coefficient * wires[wire] for wire, coefficient in lc.terms) % FIELD_ORDER
+    return sum(coefficient * wires[wire] for wire, coefficient in lc.terms) % bn254.R
 
 
 def power(exponent: int) -> int:
     """2^exponent in the field, for either sign."""
-    return pow(2, exponent, FIELD_ORDER)
+    return pow(2, exponent, bn254.R)
 
 
 def witness(circuit: Circuit, row: list[int], overrides: dict[int, int]) -> list[int]:
@@ -55,7 +55,7 @@ def witness(circuit: Circuit, row: list[int], overrides: dict[int, int]) -> list
                 for i in range(k):
                     wires[first + i] = overrides.get(first + i, (number >> i) & 1)
             case MulOp(a, b, shift, wire):
-                wires[wire] = overrides.get(wire, evaluate(a, wires) * evaluate(b, wires) * power(-shift) % FIELD_ORDER)
+                wires[wire] = overrides.get(wire, evaluate(a, wires) * evaluate(b, wires) * power(-shift) % bn254.R)
             case OutOp(value, index):
                 wire = 1 + circuit.n_inputs + index
                 wires[wire] = overrides.get(wire, evaluate(value, wires))
@@ -66,7 +66,7 @@ def broken(circuit: Circuit, wires: list[int]) -> list[int]:
     return [
         index
         for index, row in enumerate(circuit.constraints)
-        if (evaluate(row.a, wires) * evaluate(row.b, wires) - evaluate(row.c, wires)) % FIELD_ORDER
+        if (evaluate(row.a, wires) * evaluate(row.b, wires) - evaluate(row.c, wires)) % bn254.R
     ]
 
 
@@ -101,7 +101,7 @@ def test_every_row_stops_a_cheat_that_no_other_row_stops(model: IntegerModel) ->
         assert broken(circuit, honest) == []
         first = 1 + circuit.n_inputs
         assert honest[first : first + model.n_outputs] == [
-            value % FIELD_ORDER for value in model.run(np.array(row)).tolist()
+            value % bn254.R for value in model.run(np.array(row)).tolist()
         ]
         for cheat in cheats(circuit, honest):
             found = broken(circuit, witness(circuit, row, cheat))

@@ -62,6 +62,7 @@ RULES = {
     "anchor": ("device_id: edge-01", "device_id: &x edge-01", 4, "anchor"),
     "not-yaml": ("model: {bundle: bundle}", "model: {bundle: [", 9, "valid YAML"),
     "model-both-ways": ("{bundle: bundle}", "{bundle: bundle, onnx: m.onnx}", 7, "either 'bundle'"),
+    "model-curve-of-a-bundle": ("{bundle: bundle}", "{bundle: bundle, curve: bls12-381}", 7, "a bundle brings its own"),
     "missing-file": ("bundle: bundle", "bundle: nowhere", 7, "no such file"),
     "production-simulated-tpm": ("profile: development", "profile: production", 1, "simulated TPM"),
     "unknown-profile": ("profile: development", "profile: test", 3, "'development' or 'production'"),

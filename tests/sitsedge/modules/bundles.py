@@ -24,8 +24,10 @@ outputs:
 
 
 def layers(mark: str = "one") -> dict[str, bytes]:
-    """Bytes for every layer; only limits and report are looked into when a bundle is read."""
+    """Bytes for every layer; limits, report and the curve bytes are looked into when one is read."""
     made = {name: f"{name} {mark}".encode() for name in oci.LAYERS}
+    for name, magic in (("circuit", b"SITSR1C1"), ("proving_key", b"SITSPK01"), ("verification_key", b"SITSVK01")):
+        made[name] = magic + b"\x01" + made[name]
     return made | {"limits": LIMITS, "report": b'{"report_version":1}'}
 
 

@@ -124,6 +124,8 @@ VECTORS: dict[str, tuple[dict[str, Any], str]] = {
     "config-other-schema-version": ({"config_change": put("schema_version", 2)}, "bundle-content"),
     "config-production-without-contributors": ({"config_change": put("proof.development", False)}, "bundle-content"),
     "config-key-hash-of-another-key": ({"config_change": put("proof.vk_sha256", "0" * 64)}, "bundle-content"),
+    "config-curve-of-other-keys": ({"config_change": put("proof.curve", "bls12-381")}, "bundle-content"),
+    "config-unknown-curve": ({"config_change": put("proof.curve", "bls12381")}, "bundle-content"),
     "config-scale-other-than-limits": ({"config_change": put("inputs.0.scale", 0.02)}, "bundle-content"),
     "config-range-other-than-limits": ({"config_change": put("outputs.0.range", [-2.0, 2.0])}, "bundle-content"),
     "config-other-guest-abi": ({"config_change": put("guest.abi", 2)}, "bundle-content"),

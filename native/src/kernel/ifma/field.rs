@@ -8,15 +8,15 @@ use std::marker::PhantomData;
 
 use ark_ff::MontConfig;
 
-use super::super::lazy::Limbs;
+type Limbs = super::super::Limbs<4>;
 
 pub const LANES: usize = 8;
-/// Limbs of 52 bits; 260 bits leave six spare above a modulus of 254.
+/// Limbs of 52 bits; 260 bits leave five or more spare above the modulus.
 pub const N: usize = 5;
 const LIMB_BITS: u32 = 52;
 const LIMB_MASK: u64 = (1 << LIMB_BITS) - 1;
 
-/// The constants of one modulus p < 2^254.
+/// The constants of one modulus p < 2^255.
 struct Modulus<C>(PhantomData<C>);
 
 /// Five limbs of 52 bits.
@@ -62,7 +62,7 @@ const fn multiple(p: Limbs, j: u64) -> [u64; N] {
 
 impl<C: MontConfig<4>> Modulus<C> {
     const P: [u64; N] = {
-        assert!(C::MODULUS.0[3] >> 62 == 0, "the modulus must be below 2^254");
+        assert!(C::MODULUS.0[3] >> 63 == 0, "the modulus must be below 2^255, so that 8p is below 2^258");
         multiple(C::MODULUS.0, 1)
     };
     /// −1/p mod 2^52.
@@ -90,12 +90,12 @@ impl<C: MontConfig<4>> Modulus<C> {
         }
         split_words(&x)
     };
-    /// Below 2^260/p, by at most one part in 64: estimates quotients of numbers below 8p by their top limb, never too
-    /// large.
+    /// Below 2^260/p, by at most one part in 40: estimates quotients of numbers below 8p by their top limb, never too
+    /// large even if that is too large by one, and too small by less than 1 + 8/40.
     const RECIPROCAL: u64 = {
-        let exact = (1 << LIMB_BITS) / (Self::P[N - 1] + 1);
-        assert!(exact >= 64, "the estimate needs six bits");
-        exact
+        let below = (1 << LIMB_BITS) / (Self::P[N - 1] + 8);
+        assert!(((1 << LIMB_BITS) - below * Self::P[N - 1]) * 40 < 1 << LIMB_BITS, "the estimate is too rough");
+        below
     };
 }
 
@@ -319,8 +319,7 @@ impl<C: MontConfig<4>> Lanes<C> {
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn reduce(mut self) -> Self {
         let zero = _mm512_setzero_si512();
-        // A carry still due from below could only make the top limb a few units too large: far less than what the
-        // reciprocal was rounded down by.
+        // A carry still due from below makes the top limb wrong by one at most: the reciprocal allows for that.
         let top = _mm512_add_epi64(self.0[N - 1], _mm512_srai_epi64::<LIMB_BITS>(self.0[N - 2]));
         let quotient = _mm512_madd52hi_epu64(zero, top, all(Modulus::<C>::RECIPROCAL));
         for i in 0..N {

@@ -5,7 +5,7 @@
 use ark_bn254::{FqConfig, FrConfig};
 use ark_ff::{AdditiveGroup, BigInt, BigInteger, Field, Fp256, MontBackend, MontConfig, PrimeField};
 
-use super::super::lazy::Limbs;
+type Limbs = super::super::Limbs<4>;
 use super::field::{split_words, Lanes, LANES};
 use super::Ifma;
 

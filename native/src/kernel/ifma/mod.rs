@@ -8,11 +8,9 @@ mod points;
 mod sums;
 mod transform;
 
-use super::{Jacobian, Limbs, Pair, Point, Scalar, Term};
-use crate::domain::Domain;
+use super::{Element, Jacobian, Lazy, Limbs, Pair, Point, Term};
 use crate::error::Result;
-pub use points::Scratch;
-pub use transform::{Buffers, Transforms};
+use ark_ff::MontConfig;
 
 /// Proof that this processor has the instructions; only [`Ifma::detect`] makes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,41 +23,106 @@ impl Ifma {
             && is_x86_feature_detected!("avx512vbmi2");
         has.then_some(Self(()))
     }
+}
 
-    pub fn add_pairs(self, table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &mut Scratch) {
-        // SAFETY: `self` exists, so the processor has the features the function is compiled for.
+/// Loops over points on eight lanes, for the field of their coordinates.
+pub trait GroupLanes: Element {
+    /// Memory of a batch, kept between calls.
+    type Scratch: Default + Send;
+
+    /// `out[pair.to] = table[pair.left] + table[pair.right]` for all pairs, with one inversion.
+    fn add_pairs(
+        ifma: Ifma,
+        table: &[Point<Self>],
+        pairs: &[Pair],
+        out: &mut [Point<Self>],
+        scratch: &mut Self::Scratch,
+    );
+
+    /// Eight sums that add up to that of all `terms`, but for those put into `left`.
+    fn sum<const D: usize>(
+        ifma: Ifma,
+        terms: impl Iterator<Item = Term<Self::Words, D>>,
+        left: &mut Vec<Term<Self::Words, D>>,
+    ) -> Option<[Jacobian<Self::Words, D>; 8]>;
+}
+
+impl<M: MontConfig<4>> GroupLanes for Lazy<M, 4> {
+    type Scratch = points::Scratch<M>;
+
+    fn add_pairs(_: Ifma, table: &[Point<Self>], pairs: &[Pair], out: &mut [Point<Self>], scratch: &mut Self::Scratch) {
+        // SAFETY: an `Ifma` exists, so the processor has the features the function is compiled for.
         unsafe { points::add_pairs(table, pairs, out, scratch) }
     }
 
-    /// `None` if the domain's size does not suit the lanes.
-    pub fn transforms(self, domain: &Domain) -> Result<Option<Transforms>> {
-        if !Transforms::supports(domain.size) {
-            return Ok(None);
-        }
+    fn sum<const D: usize>(
+        _: Ifma,
+        terms: impl Iterator<Item = Term<Self::Words, D>>,
+        left: &mut Vec<Term<Self::Words, D>>,
+    ) -> Option<[Jacobian<Self::Words, D>; 8]> {
         // SAFETY: as above.
-        unsafe { Transforms::new(domain) }.map(Some)
+        unsafe { sums::sum::<M, D>(terms, left) }
+    }
+}
+
+impl<M: MontConfig<6>> GroupLanes for Lazy<M, 6> {
+    type Scratch = super::portable::Scratch<Self>;
+
+    fn add_pairs(_: Ifma, table: &[Point<Self>], pairs: &[Pair], out: &mut [Point<Self>], scratch: &mut Self::Scratch) {
+        super::portable::add_pairs(super::Portable, table, pairs, out, scratch);
     }
 
+    fn sum<const D: usize>(
+        _: Ifma,
+        terms: impl Iterator<Item = Term<Self::Words, D>>,
+        left: &mut Vec<Term<Self::Words, D>>,
+    ) -> Option<[Jacobian<Self::Words, D>; 8]> {
+        left.extend(terms);
+        None
+    }
+}
+
+/// The transforms on eight lanes, for the field of scalars.
+pub trait ScalarLanes: Element {
+    type Transforms: Send + Sync;
+    /// Memory of the transforms, kept between calls.
+    type Buffers: Default + Send;
+
+    /// `None` if the domain's size does not suit the lanes.
+    fn transforms(ifma: Ifma, size: usize, root: Self::Field, shift: Self::Field) -> Result<Option<Self::Transforms>>;
+
     /// The integers A·B mod r on the coset, each at most r, for values on the domain.
-    pub fn product_on_coset(
-        self,
-        transforms: &Transforms,
-        a: &[Scalar],
-        b: &[Scalar],
-        buffers: &mut Buffers,
-        out: &mut [Limbs],
+    fn product_on_coset(
+        ifma: Ifma,
+        transforms: &Self::Transforms,
+        a: &[Self],
+        b: &[Self],
+        buffers: &mut Self::Buffers,
+        out: &mut [Self::Words],
+    );
+}
+
+impl<M: MontConfig<4>> ScalarLanes for Lazy<M, 4> {
+    type Transforms = transform::Transforms<M>;
+    type Buffers = transform::Buffers<M>;
+
+    fn transforms(_: Ifma, size: usize, root: Self::Field, shift: Self::Field) -> Result<Option<Self::Transforms>> {
+        if !Self::Transforms::supports(size) {
+            return Ok(None);
+        }
+        // SAFETY: an `Ifma` exists, so the processor has the features the function is compiled for.
+        unsafe { Self::Transforms::new(size, root, shift) }.map(Some)
+    }
+
+    fn product_on_coset(
+        _: Ifma,
+        transforms: &Self::Transforms,
+        a: &[Self],
+        b: &[Self],
+        buffers: &mut Self::Buffers,
+        out: &mut [Limbs<4>],
     ) {
         // SAFETY: as above.
         unsafe { transforms.product_on_coset(a, b, buffers, out) }
-    }
-
-    /// Eight sums that add up to that of all `terms`, but for those put into `left`.
-    pub fn sum<const D: usize>(
-        self,
-        terms: impl Iterator<Item = Term<D>>,
-        left: &mut Vec<Term<D>>,
-    ) -> Option<[Jacobian<D>; 8]> {
-        // SAFETY: as above.
-        unsafe { sums::sum(terms, left) }
     }
 }

@@ -5,12 +5,12 @@
 
 use core::arch::x86_64::*;
 
-use ark_bn254::FqConfig;
+use ark_ff::MontConfig;
 
-use super::super::{portable, Fp, Pair, Point, Ref};
+use super::super::{portable, Element, Lazy, Pair, Portable, Ref};
 use super::field::{halves, transpose, Lanes, LANES};
 
-type Fq = Lanes<FqConfig>;
+type Point<M> = super::super::Point<Lazy<M, 4>>;
 
 /// Vectors worked on together, each with its own chain of products: one alone would wait for its own results.
 const CHAINS: usize = 2;
@@ -20,41 +20,51 @@ const BLOCK: usize = CHAINS * LANES;
 const PAIRS_MIN: usize = 6;
 
 /// Memory of a batch, kept between calls.
-#[derive(Default)]
-pub struct Scratch {
-    prefixes: Vec<[Fq; CHAINS]>,
+pub struct Scratch<M: MontConfig<4>> {
+    prefixes: Vec<[Lanes<M>; CHAINS]>,
     /// Lanes that are exceptional.
     skipped: Vec<[u8; CHAINS]>,
     exceptional: Vec<Pair>,
-    portable: portable::Scratch,
+    portable: portable::Scratch<Lazy<M, 4>>,
+}
+
+impl<M: MontConfig<4>> Default for Scratch<M> {
+    fn default() -> Self {
+        Self {
+            prefixes: Vec::new(),
+            skipped: Vec::new(),
+            exceptional: Vec::new(),
+            portable: portable::Scratch::default(),
+        }
+    }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn point_to_vector(point: &Point) -> __m512i {
-    // SAFETY: a point is 64 bytes of integers without padding, for which every vector value is valid and vice versa.
-    unsafe { std::mem::transmute::<Point, __m512i>(*point) }
+fn point_to_vector<M: MontConfig<4>>(point: &Point<M>) -> __m512i {
+    // SAFETY: a point of four-word coordinates is 64 bytes of integers without padding.
+    unsafe { _mm512_load_si512((&raw const *point).cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn vector_to_point(vector: __m512i) -> Point {
-    // SAFETY: as above.
-    unsafe { std::mem::transmute::<__m512i, Point>(vector) }
+fn store_point<M: MontConfig<4>>(vector: __m512i, point: &mut Point<M>) {
+    // SAFETY: as above, and every value of the words is one of the point; points are aligned to 64 bytes.
+    unsafe { _mm512_store_si512((&raw mut *point).cast(), vector) }
 }
 
 /// x of eight points.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn load_x(table: &[Point], refs: impl Fn(usize) -> Ref) -> Fq {
-    let both = |a: usize, b: usize| halves(table[refs(a).index()].x.limbs(), table[refs(b).index()].x.limbs());
+fn load_x<M: MontConfig<4>>(table: &[Point<M>], refs: impl Fn(usize) -> Ref) -> Lanes<M> {
+    let both = |a: usize, b: usize| halves(table[refs(a).index()].x.words(), table[refs(b).index()].x.words());
     Lanes::from_halves(&[both(0, 2), both(1, 3), both(4, 6), both(5, 7)])
 }
 
 /// x and y of eight points; y is not carried where it was negated.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn load(table: &[Point], refs: impl Fn(usize) -> Ref) -> (Fq, Fq) {
+fn load<M: MontConfig<4>>(table: &[Point<M>], refs: impl Fn(usize) -> Ref) -> (Lanes<M>, Lanes<M>) {
     let row = |lane: usize| point_to_vector(&table[refs(lane).index()]);
     let rows = [row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7)];
     let negative = (0..LANES).fold(0, |mask, lane| mask | u8::from(refs(lane).negates()) << lane);
@@ -73,28 +83,28 @@ fn blocks(pairs: &[Pair]) -> (&[Block], Option<(Block, usize)>) {
 
 /// `out[pair.to] = table[pair.left] + table[pair.right]` for all pairs, with one inversion.
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-pub fn add_pairs(table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &mut Scratch) {
+pub fn add_pairs<M: MontConfig<4>>(table: &[Point<M>], pairs: &[Pair], out: &mut [Point<M>], scratch: &mut Scratch<M>) {
     if pairs.len() < PAIRS_MIN {
-        return portable::add_pairs(table, pairs, out, &mut scratch.portable);
+        return portable::add_pairs(Portable, table, pairs, out, &mut scratch.portable);
     }
     let products = multiply_up(table, pairs, scratch);
     let inverses = invert(&products);
     divide_down(table, pairs, out, scratch, inverses);
     if !scratch.exceptional.is_empty() {
-        portable::add_pairs(table, &scratch.exceptional, out, &mut scratch.portable);
+        portable::add_pairs(Portable, table, &scratch.exceptional, out, &mut scratch.portable);
     }
 }
 
 /// Every chain's product of denominators; the products before each block are kept.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn multiply_up(table: &[Point], pairs: &[Pair], scratch: &mut Scratch) -> [Fq; CHAINS] {
+fn multiply_up<M: MontConfig<4>>(table: &[Point<M>], pairs: &[Pair], scratch: &mut Scratch<M>) -> [Lanes<M>; CHAINS] {
     let Scratch { prefixes, skipped, exceptional, .. } = scratch;
     skipped.clear();
     exceptional.clear();
     let (whole, rest) = blocks(pairs);
     if prefixes.len() < whole.len() + 2 {
-        prefixes.resize(whole.len() + 2, [Fq::ZERO; CHAINS]);
+        prefixes.resize(whole.len() + 2, [Lanes::ZERO; CHAINS]);
     }
     prefixes[0] = [Lanes::same(&[1, 0, 0, 0, 0]); CHAINS];
     let partial = rest.as_ref().map(|(block, count)| (block, *count));
@@ -109,14 +119,14 @@ fn multiply_up(table: &[Point], pairs: &[Pair], scratch: &mut Scratch) -> [Fq; C
 /// x₂ − x₁ + 2p, or 1 in the exceptional lanes. Lanes from `count` up repeat the last pair and do no harm.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn denominators(
-    table: &[Point],
+fn denominators<M: MontConfig<4>>(
+    table: &[Point<M>],
     block: &Block,
     count: usize,
     exceptional: &mut Vec<Pair>,
-) -> ([Fq; CHAINS], [u8; CHAINS]) {
+) -> ([Lanes<M>; CHAINS], [u8; CHAINS]) {
     let mut skips = [0; CHAINS];
-    let mut out: [Fq; CHAINS] = std::array::from_fn(|c| {
+    let mut out: [Lanes<M>; CHAINS] = std::array::from_fn(|c| {
         let x1 = load_x(table, |lane| block[c * LANES + lane].left);
         let x2 = load_x(table, |lane| block[c * LANES + lane].right);
         let dx = x2.minus(&x1).plus_p(2).carry();
@@ -141,7 +151,7 @@ fn denominators(
 /// Chain by chain, so that one chain's product runs while another's waits for its own results.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn product_each(a: &[Fq; CHAINS], b: &[Fq; CHAINS]) -> [Fq; CHAINS] {
+fn product_each<M: MontConfig<4>>(a: &[Lanes<M>; CHAINS], b: &[Lanes<M>; CHAINS]) -> [Lanes<M>; CHAINS] {
     let mut out = *a;
     for (out, b) in out.iter_mut().zip(b) {
         *out = out.product(b);
@@ -156,11 +166,11 @@ fn product_each(a: &[Fq; CHAINS], b: &[Fq; CHAINS]) -> [Fq; CHAINS] {
 /// are kept times that, and 2^2 so that the square of a slope, which is kept times 2^258, comes out times 2^256.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn invert(products: &[Fq; CHAINS]) -> [Fq; CHAINS] {
+fn invert<M: MontConfig<4>>(products: &[Lanes<M>; CHAINS]) -> [Lanes<M>; CHAINS] {
     let both = products[0].product(&products[1]).reduce();
-    let lanes = both.to_words().map(Fp::from_limbs);
-    let mut prefixes = [Fp::ONE; LANES];
-    let mut product = Fp::ONE;
+    let lanes = both.to_words().map(Lazy::<M, 4>::from_words);
+    let mut prefixes = [Lazy::ONE; LANES];
+    let mut product = Lazy::ONE;
     for (prefix, lane) in prefixes.iter_mut().zip(&lanes) {
         *prefix = product;
         product = product * *lane;
@@ -169,16 +179,22 @@ fn invert(products: &[Fq; CHAINS]) -> [Fq; CHAINS] {
     let mut inverse = (0..6).fold(product.inverse(), |i, _| i.double());
     let mut inverses = [[0; 4]; LANES];
     for lane in (0..LANES).rev() {
-        inverses[lane] = *(inverse * prefixes[lane]).limbs();
+        inverses[lane] = *(inverse * prefixes[lane]).words();
         inverse = inverse * lanes[lane];
     }
-    let inverse = Fq::from_words(&inverses);
+    let inverse = Lanes::from_words(&inverses);
     [inverse.product(&products[1]).carry(), inverse.product(&products[0]).carry()]
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn divide_down(table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &Scratch, mut inverses: [Fq; CHAINS]) {
+fn divide_down<M: MontConfig<4>>(
+    table: &[Point<M>],
+    pairs: &[Pair],
+    out: &mut [Point<M>],
+    scratch: &Scratch<M>,
+    mut inverses: [Lanes<M>; CHAINS],
+) {
     let (whole, rest) = blocks(pairs);
     let mut at = scratch.skipped.len();
     let partial = rest.as_ref().map(|(block, count)| (block, *count));
@@ -190,28 +206,28 @@ fn divide_down(table: &[Point], pairs: &[Pair], out: &mut [Point], scratch: &Scr
 }
 
 /// What a sum needs of its two points.
-struct Line {
-    x1: Fq,
-    y1: Fq,
+struct Line<M> {
+    x1: Lanes<M>,
+    y1: Lanes<M>,
     /// x₁ + x₂.
-    sum: Fq,
-    dx: Fq,
-    dy: Fq,
+    sum: Lanes<M>,
+    dx: Lanes<M>,
+    dy: Lanes<M>,
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn divide_block(
-    table: &[Point],
+fn divide_block<M: MontConfig<4>>(
+    table: &[Point<M>],
     block: &Block,
     count: usize,
-    out: &mut [Point],
+    out: &mut [Point<M>],
     skips: &[u8; CHAINS],
-    prefixes: &[Fq; CHAINS],
-    inverses: &[Fq; CHAINS],
-) -> [Fq; CHAINS] {
+    prefixes: &[Lanes<M>; CHAINS],
+    inverses: &[Lanes<M>; CHAINS],
+) -> [Lanes<M>; CHAINS] {
     let one = Lanes::same(&[1, 0, 0, 0, 0]);
-    let lines: [Line; CHAINS] = std::array::from_fn(|c| {
+    let lines: [Line<M>; CHAINS] = std::array::from_fn(|c| {
         let (x1, y1) = load(table, |lane| block[c * LANES + lane].left);
         let (x2, y2) = load(table, |lane| block[c * LANES + lane].right);
         let dx = x2.minus(&x1).plus_p(2).carry().replace(skips[c], &one);
@@ -220,16 +236,16 @@ fn divide_block(
     let reciprocals = product_each(inverses, prefixes);
     let next = product_each(inverses, &lines.each_ref().map(|line| line.dx));
     let slopes = product_each(&lines.each_ref().map(|line| line.dy), &reciprocals);
-    let x3: [Fq; CHAINS] = std::array::from_fn(|c| slopes[c].square().plus_p(5).minus(&lines[c].sum).reduce());
+    let x3: [Lanes<M>; CHAINS] = std::array::from_fn(|c| slopes[c].square().plus_p(5).minus(&lines[c].sum).reduce());
     // The slope is times 2^258 and the product divides by 2^260, so the other factor has to be times four.
-    let runs: [Fq; CHAINS] = std::array::from_fn(|c| lines[c].x1.minus(&x3[c]).plus_p(2).times_four().carry());
-    let y3: [Fq; CHAINS] = std::array::from_fn(|c| slopes[c].product(&runs[c]).plus_p(3).minus(&lines[c].y1));
+    let runs: [Lanes<M>; CHAINS] = std::array::from_fn(|c| lines[c].x1.minus(&x3[c]).plus_p(2).times_four().carry());
+    let y3: [Lanes<M>; CHAINS] = std::array::from_fn(|c| slopes[c].product(&runs[c]).plus_p(3).minus(&lines[c].y1));
     for (c, pairs) in block[..count].chunks(LANES).enumerate() {
         let ([x_0, x_1, x_2, x_3], [y_0, y_1, y_2, y_3]) = (x3[c].join(), y3[c].reduce().join());
         let points = transpose(&[x_0, x_1, x_2, x_3, y_0, y_1, y_2, y_3]);
         for (pair, point) in pairs.iter().zip(points) {
             // Exceptional pairs get their sum later, from the portable kernel.
-            out[pair.to as usize] = vector_to_point(point);
+            store_point(point, &mut out[pair.to as usize]);
         }
     }
     next

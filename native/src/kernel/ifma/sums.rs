@@ -3,20 +3,20 @@
 //! Coordinates are X/ZZ, Y/ZZZ with ZZ³ = ZZZ² ("XYZZ", mixed addition madd-2008-s of the Explicit-Formulas Database),
 //! kept times 2^260. Points whose x equals that of their lane's sum are handed back for exact formulas.
 
-use ark_bn254::FqConfig;
+use ark_ff::MontConfig;
 
-use super::super::{Jacobian, Term};
 use super::field::{Lanes, LANES};
 
-type Fq = Lanes<FqConfig>;
+type Term<const D: usize> = super::super::Term<[u64; 4], D>;
+type Jacobian<const D: usize> = super::super::Jacobian<[u64; 4], D>;
 
 /// A coordinate: one element, or two for c₀ + c₁·u with u² = −1.
-type Coordinate<const D: usize> = [Fq; D];
+type Coordinate<M, const D: usize> = [Lanes<M>; D];
 
 /// Factors below 5p, or one below 64p and the other below 1.2p; the product is below 1.2p.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn times<const D: usize>(a: &Coordinate<D>, b: &Coordinate<D>) -> Coordinate<D> {
+fn times<M: MontConfig<4>, const D: usize>(a: &Coordinate<M, D>, b: &Coordinate<M, D>) -> Coordinate<M, D> {
     let mut out = *a;
     if D == 1 {
         out[0] = a[0].product(&b[0]).carry();
@@ -32,7 +32,7 @@ fn times<const D: usize>(a: &Coordinate<D>, b: &Coordinate<D>) -> Coordinate<D> 
 /// a − b + 2p for b < 2p.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn minus<const D: usize>(a: &Coordinate<D>, b: &Coordinate<D>) -> Coordinate<D> {
+fn minus<M: MontConfig<4>, const D: usize>(a: &Coordinate<M, D>, b: &Coordinate<M, D>) -> Coordinate<M, D> {
     let mut out = *a;
     for (out, b) in out.iter_mut().zip(b) {
         *out = out.minus(b).plus_p(2).carry();
@@ -40,31 +40,31 @@ fn minus<const D: usize>(a: &Coordinate<D>, b: &Coordinate<D>) -> Coordinate<D> 
     out
 }
 
-struct Sums<const D: usize> {
-    x: Coordinate<D>,
-    y: Coordinate<D>,
-    zz: Coordinate<D>,
-    zzz: Coordinate<D>,
+struct Sums<M, const D: usize> {
+    x: Coordinate<M, D>,
+    y: Coordinate<M, D>,
+    zz: Coordinate<M, D>,
+    zzz: Coordinate<M, D>,
 }
 
 /// x and y of a batch times 2^260: sixteen times what the words say.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn load<const D: usize>(batch: &[Term<D>; LANES]) -> (Coordinate<D>, Coordinate<D>) {
+fn load<M: MontConfig<4>, const D: usize>(batch: &[Term<D>; LANES]) -> (Coordinate<M, D>, Coordinate<M, D>) {
     let negative = (0..LANES).fold(0, |mask, lane| mask | u8::from(batch[lane].negate) << lane);
-    let (mut x, mut y) = ([Fq::ZERO; D], [Fq::ZERO; D]);
+    let (mut x, mut y) = ([Lanes::<M>::ZERO; D], [Lanes::<M>::ZERO; D]);
     for d in 0..D {
-        x[d] = Fq::from_words(&batch.each_ref().map(|term| term.x[d])).times_four().times_four().carry();
-        y[d] = Fq::from_words(&batch.each_ref().map(|term| term.y[d])).negate_if(negative).carry();
+        x[d] = Lanes::<M>::from_words(&batch.each_ref().map(|term| term.x[d])).times_four().times_four().carry();
+        y[d] = Lanes::<M>::from_words(&batch.each_ref().map(|term| term.y[d])).negate_if(negative).carry();
         y[d] = y[d].times_four().times_four().carry();
     }
     (x, y)
 }
 
-impl<const D: usize> Sums<D> {
+impl<M: MontConfig<4>, const D: usize> Sums<M, D> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    fn new(batch: &[Term<D>; LANES], one: &Coordinate<D>) -> Self {
+    fn new(batch: &[Term<D>; LANES], one: &Coordinate<M, D>) -> Self {
         let (x, y) = load(batch);
         Self { x: times(&x, one), y: times(&y, one), zz: *one, zzz: *one }
     }
@@ -108,8 +108,8 @@ impl<const D: usize> Sums<D> {
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     fn finish(&self) -> [Jacobian<D>; LANES] {
         // 2^256 as a plain number turns "times 2^260" into "times 2^256".
-        let mut factor = [Fq::ZERO; D];
-        factor[0] = Fq::same(&super::field::split_words(&<FqConfig as ark_ff::MontConfig<4>>::R.0));
+        let mut factor = [Lanes::<M>::ZERO; D];
+        factor[0] = Lanes::<M>::same(&super::field::split_words(&M::R.0));
         let coordinates = [times(&self.x, &self.zz), times(&self.y, &self.zzz), self.zz];
         let words = coordinates.map(|c| times(&c, &factor).map(|v| v.to_words()));
         std::array::from_fn(|lane| words.map(|coordinate| coordinate.map(|lanes| lanes[lane])))
@@ -118,7 +118,7 @@ impl<const D: usize> Sums<D> {
 
 /// Eight sums that add up to that of all `terms`, but for those put into `left`.
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-pub fn sum<const D: usize>(
+pub fn sum<M: MontConfig<4>, const D: usize>(
     mut terms: impl Iterator<Item = Term<D>>,
     left: &mut Vec<Term<D>>,
 ) -> Option<[Jacobian<D>; LANES]> {
@@ -134,9 +134,9 @@ pub fn sum<const D: usize>(
         left.extend_from_slice(&batch[..count]);
         return None;
     }
-    let mut one = [Fq::ZERO; D];
-    one[0] = Fq::same(&super::field::one_times_2_260::<FqConfig>());
-    let mut sums = Sums::new(&batch, &one);
+    let mut one = [Lanes::<M>::ZERO; D];
+    one[0] = Lanes::<M>::same(&super::field::one_times_2_260::<M>());
+    let mut sums = Sums::<M, D>::new(&batch, &one);
     loop {
         let count = fill(&mut batch);
         if count == 0 {

@@ -4,26 +4,28 @@
 //! then m transforms of size 8 across the lanes (the decomposition of J. Cooley and J. Tukey, 1965, with 8 rows).
 //! Vectors hold carried numbers below 2p; twiddles are kept times 2^260, so products leave the factor 2^256 as it is.
 
-use ark_bn254::{Fr, FrConfig};
-use ark_ff::AdditiveGroup;
+use ark_ff::{AdditiveGroup, Fp, MontBackend, MontConfig};
 
-use super::super::{Limbs, Scalar};
+use std::marker::PhantomData;
+
+use super::super::{Element, Lazy};
 use super::field::{split_words, Lanes, LANES, N};
-use crate::domain::{radices, Domain};
+use crate::domain::radices;
 use crate::error::Result;
 use crate::field::{inverse, pow};
 
-type Number = Lanes<FrConfig>;
+type Limbs = super::super::Limbs<4>;
+type Fr<M> = Fp<MontBackend<M, 4>, 4>;
 /// A number for all lanes.
 type Same = [u64; N];
 
 /// A factor 2^4 brings an element from times 2^256 to times 2^260.
-fn constant(value: Fr) -> Same {
-    split_words(&value_words(value * Fr::from(16u64)))
+fn constant<M: MontConfig<4>>(value: Fr<M>) -> Same {
+    split_words(&value_words(value * Fr::<M>::from(16u64)))
 }
 
-fn value_words(value: Fr) -> Limbs {
-    *Scalar::new(value).limbs()
+fn value_words<M: MontConfig<4>>(value: Fr<M>) -> Limbs {
+    *Lazy::<M, 4>::new(value).words()
 }
 
 struct Stage {
@@ -33,14 +35,15 @@ struct Stage {
 }
 
 /// Stages of one direction and size.
-struct Stages {
+struct Stages<M> {
+    field: PhantomData<M>,
     stages: Vec<Stage>,
     cube: Same,
     fourth: Same,
 }
 
-impl Stages {
-    fn new(size: usize, root: Fr) -> Self {
+impl<M: MontConfig<4>> Stages<M> {
+    fn new(size: usize, root: Fr<M>) -> Self {
         let mut stages = Vec::new();
         let (mut length, mut stage_root) = (size, root);
         for radix in radices(size) {
@@ -51,19 +54,19 @@ impl Stages {
             length = m;
         }
         let part = |n: u64| constant(pow(root, size as u64 / n));
-        Self { stages, cube: part(3), fourth: part(4) }
+        Self { field: PhantomData, stages, cube: part(3), fourth: part(4) }
     }
 
     /// Leaves the unscaled transform in `x`, in natural order; `y` is scratch of the same length.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    fn run<'a>(&self, mut x: &'a mut [Number], mut y: &'a mut [Number]) -> &'a mut [Number] {
+    fn run<'a>(&self, mut x: &'a mut [Lanes<M>], mut y: &'a mut [Lanes<M>]) -> &'a mut [Lanes<M>] {
         let mut stride = 1;
         for stage in &self.stages {
             match stage.radix {
                 2 => stage_2(x, y, stride, &stage.twiddles),
-                3 => stage_3(x, y, stride, &stage.twiddles, &Number::same(&self.cube)),
-                _ => stage_4(x, y, stride, &stage.twiddles, &Number::same(&self.fourth)),
+                3 => stage_3(x, y, stride, &stage.twiddles, &Lanes::same(&self.cube)),
+                _ => stage_4(x, y, stride, &stage.twiddles, &Lanes::same(&self.fourth)),
             }
             (x, y) = (y, x);
             stride *= stage.radix;
@@ -75,7 +78,7 @@ impl Stages {
 /// A factor of the stage below 2p: carried and multiplied, or only reduced where the factor is 1.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn turn(value: Number, twiddle: Option<&Number>) -> Number {
+fn turn<M: MontConfig<4>>(value: Lanes<M>, twiddle: Option<&Lanes<M>>) -> Lanes<M> {
     match twiddle {
         Some(twiddle) => value.carry().product(twiddle).carry(),
         None => value.reduce(),
@@ -85,11 +88,11 @@ fn turn(value: Number, twiddle: Option<&Number>) -> Number {
 /// Twiddles of row k: `R` of them, none for k = 0.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn row<const R: usize>(twiddles: &[Same], k: usize) -> [Option<Number>; R] {
+fn row<M: MontConfig<4>, const R: usize>(twiddles: &[Same], k: usize) -> [Option<Lanes<M>>; R] {
     let mut out = [None; R];
     if k > 0 {
         for (out, twiddle) in out.iter_mut().zip(&twiddles[(k - 1) * R..k * R]) {
-            *out = Some(Number::same(twiddle));
+            *out = Some(Lanes::same(twiddle));
         }
     }
     out
@@ -97,7 +100,7 @@ fn row<const R: usize>(twiddles: &[Same], k: usize) -> [Option<Number>; R] {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn stage_2(x: &[Number], y: &mut [Number], stride: usize, twiddles: &[Same]) {
+fn stage_2<M: MontConfig<4>>(x: &[Lanes<M>], y: &mut [Lanes<M>], stride: usize, twiddles: &[Same]) {
     let half = x.len() / 2;
     for k in 0..half / stride {
         let [w] = row(twiddles, k);
@@ -111,7 +114,7 @@ fn stage_2(x: &[Number], y: &mut [Number], stride: usize, twiddles: &[Same]) {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn stage_3(x: &[Number], y: &mut [Number], stride: usize, twiddles: &[Same], cube: &Number) {
+fn stage_3<M: MontConfig<4>>(x: &[Lanes<M>], y: &mut [Lanes<M>], stride: usize, twiddles: &[Same], cube: &Lanes<M>) {
     let third = x.len() / 3;
     for k in 0..third / stride {
         let [w1, w2] = row(twiddles, k);
@@ -129,7 +132,7 @@ fn stage_3(x: &[Number], y: &mut [Number], stride: usize, twiddles: &[Same], cub
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn stage_4(x: &[Number], y: &mut [Number], stride: usize, twiddles: &[Same], fourth: &Number) {
+fn stage_4<M: MontConfig<4>>(x: &[Lanes<M>], y: &mut [Lanes<M>], stride: usize, twiddles: &[Same], fourth: &Lanes<M>) {
     let quarter = x.len() / 4;
     for k in 0..quarter / stride {
         let [w1, w2, w3] = row(twiddles, k);
@@ -147,16 +150,16 @@ fn stage_4(x: &[Number], y: &mut [Number], stride: usize, twiddles: &[Same], fou
     }
 }
 
-struct Direction {
-    columns: Stages,
+struct Direction<M> {
+    columns: Stages<M>,
     /// Lane j of vector k: ω^{jk}.
-    twist: Vec<Number>,
-    across: Stages,
+    twist: Vec<Lanes<M>>,
+    across: Stages<M>,
 }
 
-impl Direction {
+impl<M: MontConfig<4>> Direction<M> {
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    fn new(size: usize, root: Fr) -> Self {
+    fn new(size: usize, root: Fr<M>) -> Self {
         let m = size / LANES;
         let twist = (0..m as u64).map(|k| vector(&std::array::from_fn(|j| pow(root, j as u64 * k)))).collect();
         Self {
@@ -169,15 +172,15 @@ impl Direction {
     /// The unscaled transform of `x` in `out`, natural order; `x` and `y` are overwritten.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    fn run(&self, x: &mut [Number], y: &mut [Number], out: &mut [Number]) {
+    fn run(&self, x: &mut [Lanes<M>], y: &mut [Lanes<M>], out: &mut [Lanes<M>]) {
         let columns = self.columns.run(x, y);
         let blocks = columns.len() / LANES;
         for (b, (block, twist)) in columns.chunks_exact(LANES).zip(self.twist.chunks_exact(LANES)).enumerate() {
-            let mut rows = [Number::ZERO; LANES];
+            let mut rows = [Lanes::ZERO; LANES];
             for ((row, value), twist) in rows.iter_mut().zip(block).zip(twist) {
                 *row = value.product(twist).carry();
             }
-            let mut lanes = Number::transpose(&rows);
+            let mut lanes = Lanes::transpose(&rows);
             for (k, value) in self.across.run(&mut lanes, &mut rows).iter().enumerate() {
                 out[k * blocks + b] = *value;
             }
@@ -187,50 +190,55 @@ impl Direction {
 
 /// Eight elements times 2^260.
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn vector(values: &[Fr; LANES]) -> Number {
-    Number::from_words(&std::array::from_fn(|lane| value_words(values[lane] * Fr::from(16u64))))
+fn vector<M: MontConfig<4>>(values: &[Fr<M>; LANES]) -> Lanes<M> {
+    Lanes::from_words(&std::array::from_fn(|lane| value_words(values[lane] * Fr::<M>::from(16u64))))
 }
 
 /// Memory of the transforms, kept between calls.
-#[derive(Default)]
-pub struct Buffers {
-    x: Vec<Number>,
-    y: Vec<Number>,
-    a: Vec<Number>,
-    b: Vec<Number>,
+pub struct Buffers<M> {
+    x: Vec<Lanes<M>>,
+    y: Vec<Lanes<M>>,
+    a: Vec<Lanes<M>>,
+    b: Vec<Lanes<M>>,
 }
 
-pub struct Transforms {
-    inverse: Direction,
-    forward: Direction,
+impl<M> Default for Buffers<M> {
+    fn default() -> Self {
+        Self { x: Vec::new(), y: Vec::new(), a: Vec::new(), b: Vec::new() }
+    }
+}
+
+pub struct Transforms<M> {
+    inverse: Direction<M>,
+    forward: Direction<M>,
     /// shift^i / size.
-    scale: Vec<Number>,
+    scale: Vec<Lanes<M>>,
     /// 2^8: makes a product of two elements times 2^256, divided by 2^260 twice, an integer.
     to_integer: Same,
 }
 
-impl Transforms {
+impl<M: MontConfig<4>> Transforms<M> {
     /// Columns of whole vectors, and whole blocks of eight columns.
     pub fn supports(size: usize) -> bool {
         size > 0 && size.is_multiple_of(LANES * LANES)
     }
 
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub(super) fn new(domain: &Domain) -> Result<Self> {
-        debug_assert!(Self::supports(domain.size));
-        let size_inverse = inverse(Fr::from(domain.size as u64))?;
-        let mut scale = Vec::with_capacity(domain.size / LANES);
-        let (mut power, mut block) = (size_inverse, [Fr::ZERO; LANES]);
-        for _ in 0..domain.size / LANES {
+    pub(super) fn new(size: usize, root: Fr<M>, shift: Fr<M>) -> Result<Self> {
+        debug_assert!(Self::supports(size));
+        let size_inverse = inverse(Fr::<M>::from(size as u64))?;
+        let mut scale = Vec::with_capacity(size / LANES);
+        let (mut power, mut block) = (size_inverse, [Fr::<M>::ZERO; LANES]);
+        for _ in 0..size / LANES {
             for value in &mut block {
                 *value = power;
-                power *= domain.shift;
+                power *= shift;
             }
             scale.push(vector(&block));
         }
         Ok(Self {
-            inverse: Direction::new(domain.size, inverse(domain.root)?),
-            forward: Direction::new(domain.size, domain.root),
+            inverse: Direction::new(size, inverse(root)?),
+            forward: Direction::new(size, root),
             scale,
             to_integer: split_words(&[1 << 8, 0, 0, 0]),
         })
@@ -238,14 +246,20 @@ impl Transforms {
 
     /// The integers A·B mod r on the coset, each at most r, for values on the domain.
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub(super) fn product_on_coset(&self, a: &[Scalar], b: &[Scalar], buffers: &mut Buffers, out: &mut [Limbs]) {
+    pub(super) fn product_on_coset(
+        &self,
+        a: &[Lazy<M, 4>],
+        b: &[Lazy<M, 4>],
+        buffers: &mut Buffers<M>,
+        out: &mut [Limbs],
+    ) {
         let Buffers { x, y, a: left, b: right } = buffers;
         for buffer in [&mut *x, &mut *y, &mut *left, &mut *right] {
-            buffer.resize(self.scale.len(), Number::ZERO);
+            buffer.resize(self.scale.len(), Lanes::ZERO);
         }
         self.to_coset(a, x, y, left);
         self.to_coset(b, x, y, right);
-        let to_integer = Number::same(&self.to_integer);
+        let to_integer = Lanes::same(&self.to_integer);
         for ((a, b), out) in left.iter().zip(right.iter()).zip(out.chunks_exact_mut(LANES)) {
             let words = a.product(b).carry().product(&to_integer).carry().to_words();
             out.copy_from_slice(&words);
@@ -254,9 +268,9 @@ impl Transforms {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    fn to_coset(&self, values: &[Scalar], x: &mut [Number], y: &mut [Number], out: &mut [Number]) {
+    fn to_coset(&self, values: &[Lazy<M, 4>], x: &mut [Lanes<M>], y: &mut [Lanes<M>], out: &mut [Lanes<M>]) {
         for (x, values) in x.iter_mut().zip(values.chunks_exact(LANES)) {
-            *x = Number::from_words(&std::array::from_fn(|lane| *values[lane].limbs()));
+            *x = Lanes::from_words(&std::array::from_fn(|lane| *values[lane].words()));
         }
         self.inverse.run(x, y, out);
         for ((x, value), scale) in x.iter_mut().zip(out.iter()).zip(&self.scale) {
