@@ -90,12 +90,8 @@ impl<T: Tasks> Team<T> {
     /// `threads` counts the caller. Errors: `threads-range`, `threads-unavailable`.
     pub fn new(tasks: Arc<T>, threads: usize) -> Result<Self> {
         check(threads)?;
-        let shared = Arc::new(Shared {
-            tasks,
-            state: Mutex::new(State::default()),
-            wake: Condvar::new(),
-            done: Condvar::new(),
-        });
+        let shared =
+            Arc::new(Shared { tasks, state: Mutex::new(State::default()), wake: Condvar::new(), done: Condvar::new() });
         let mut team = Self { shared, workers: Vec::new(), process: std::process::id() };
         for _ in 1..threads {
             let shared = Arc::clone(&team.shared);

@@ -6,7 +6,7 @@
 //! share the doublings; their digits are in non-adjacent form.
 
 use ark_ec::scalar_mul::glv::GLVConfig;
-use ark_ec::short_weierstrass::Projective;
+use ark_ec::short_weierstrass::{Projective, SWCurveConfig};
 use ark_ff::PrimeField;
 use zeroize::Zeroizing;
 
@@ -24,11 +24,11 @@ pub struct Single<F> {
 impl<F: Element> Single<F> {
     pub const INFINITY: Self = Self { x: F::ONE, y: F::ONE, z: F::ZERO };
 
-    pub fn new<P: ark_ec::short_weierstrass::SWCurveConfig<BaseField = F::Field>>(point: &Projective<P>) -> Self {
+    pub fn new<P: SWCurveConfig<BaseField = F::Field>>(point: &Projective<P>) -> Self {
         Self { x: F::new(point.x), y: F::new(point.y), z: F::new(point.z) }
     }
 
-    pub fn to_projective<P: ark_ec::short_weierstrass::SWCurveConfig<BaseField = F::Field>>(self) -> Projective<P> {
+    pub fn to_projective<P: SWCurveConfig<BaseField = F::Field>>(self) -> Projective<P> {
         Projective::new_unchecked(self.x.reduce(), self.y.reduce(), self.z.reduce())
     }
 
@@ -190,8 +190,8 @@ fn scaled(a: &Limbs<4>, r: &Limbs<4>) -> Limbs<4> {
     out
 }
 
-impl<C: Curve<G1: GLVConfig>> Endomorphism<C> {
-    pub fn new() -> Self {
+impl<C: Curve> Default for Endomorphism<C> {
+    fn default() -> Self {
         let signed = |(positive, value): &(bool, ark_ff::BigInt<4>)| if *positive { value.0 } else { negate(&value.0) };
         let coefficients = &<C::G1 as GLVConfig>::SCALAR_DECOMP_COEFFS;
         let [n11, n12, n21, n22] = coefficients;
@@ -203,7 +203,9 @@ impl<C: Curve<G1: GLVConfig>> Endomorphism<C> {
             estimates: [(scaled(&n22.1 .0, &r), !n22.0), (scaled(&n12.1 .0, &r), n12.0)],
         }
     }
+}
 
+impl<C: Curve> Endomorphism<C> {
     /// k = first + λ·second. With quotients at most two too small, a half is below 3·(|n₁| + |n₂|) < 2^131.
     fn split(&self, k: &Limbs<4>) -> [Half; 2] {
         let (mut first, mut second) = (*k, [0; 4]);
@@ -223,11 +225,11 @@ impl<C: Curve<G1: GLVConfig>> Endomorphism<C> {
     pub fn multiply_two<K: Multiply>(
         &self,
         points: &[G1Projective<C>; 2],
-        scalars: &[C::Fr; 2],
+        scalars: [&C::Fr; 2],
         kernel: K,
     ) -> G1Projective<C> {
         let mut digits = Zeroizing::new([[0i8; DIGITS]; 4]);
-        for (i, scalar) in scalars.iter().enumerate() {
+        for (i, scalar) in scalars.into_iter().enumerate() {
             let halves = self.split(&scalar.into_bigint().0);
             digits[2 * i] = non_adjacent(&halves[0]);
             digits[2 * i + 1] = non_adjacent(&halves[1]);
@@ -248,7 +250,7 @@ impl<C: Curve<G1: GLVConfig>> Endomorphism<C> {
 
     /// Odd multiples of P, φ(P), Q and φ(Q).
     fn tables<K: Multiply>(&self, points: &[G1Projective<C>; 2], kernel: K) -> [[Point<C::Base>; ODD]; 4] {
-        let mut multiples = [Single::INFINITY; 2 * ODD];
+        let mut multiples = [Single::<C::Base>::INFINITY; 2 * ODD];
         for (point, multiples) in points.iter().zip(multiples.chunks_exact_mut(ODD)) {
             let mut multiple = Single::new(point);
             let double = multiple.double(kernel);
@@ -290,7 +292,7 @@ fn non_adjacent(half: &Half) -> [i8; DIGITS] {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use ark_ec::{AdditiveGroup, CurveGroup, PrimeGroup};
-    use ark_ff::{AdditiveGroup as _, Field};
+    use ark_ff::Field;
 
     use super::*;
     use crate::curve::{Bls381, Bn254};
@@ -316,8 +318,8 @@ mod tests {
         }
     }
 
-    fn splits_on<C: Curve<G1: GLVConfig<ScalarField = C::Fr>>>() {
-        let endomorphism = Endomorphism::<C>::new();
+    fn splits_on<C: Curve>() {
+        let endomorphism = Endomorphism::<C>::default();
         for k in scalars::<C>() {
             let [first, second] = endomorphism.split(&k.into_bigint().0);
             for half in [&first, &second] {
@@ -339,8 +341,8 @@ mod tests {
         splits_on::<Bls381>();
     }
 
-    fn products_on<C: Curve<G1: GLVConfig>>() {
-        let endomorphism = Endomorphism::<C>::new();
+    fn products_on<C: Curve>() {
+        let endomorphism = Endomorphism::<C>::default();
         let g = G1Projective::<C>::generator();
         let (zero, scalars) = (G1Projective::<C>::ZERO, scalars::<C>());
         let p = g * random_fr::<C::Fr>().unwrap();
@@ -350,7 +352,7 @@ mod tests {
             for points in [[p, g], [p, p], [p, -p], [zero, p], [p, zero], [zero, zero]] {
                 let expected = points[0] * *r + points[1] * s;
                 for kernel in Kernel::available() {
-                    let found = with_multiply!(kernel, k => endomorphism.multiply_two(&points, &[*r, s], k));
+                    let found = with_multiply!(kernel, k => endomorphism.multiply_two(&points, [r, &s], k));
                     assert_eq!(found.into_affine(), expected.into_affine(), "{} {r} {s}", kernel.name());
                 }
             }
