@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -50,6 +51,7 @@ from attest.proof import (
     development_setup,
     key_hash,
 )
+from attest.proof.circuit import on_curve
 from attest.proof.commitment import statement_commitment
 from tests.attest.evidence import forge
 from tests.attest.evidence.forge import POLICY_SIGNER, Case
@@ -58,7 +60,20 @@ RECORD = replace(forge.RECORD, device_id="TPM2:0x81000001")
 RECORD_FILE, POLICY_FILE = RECORD.sign(POLICY_SIGNER), forge.POLICY.sign(POLICY_SIGNER)
 T0 = 1_790_000_000_000_000_000
 MS = 1_000_000
-MODULE = hashlib.sha256(b"module").digest()
+
+
+def tiny_circuit() -> bytes:
+    """y = max(0, x0 + 2 x1)."""
+    builder = CircuitBuilder(n_inputs=2, n_outputs=1)
+    x0, x1 = builder.inputs()
+    builder.add_out(0, builder.relu_shift(x0 + x1 * 2, Interval(-3000, 3000)))
+    return builder.finish().encode()
+
+
+CIRCUIT = tiny_circuit()
+CIRCUIT_LAYER = {"mediaType": "application/vnd.sits.circuit", "digest": f"sha256:{hashlib.sha256(CIRCUIT).hexdigest()}"}
+MODULE_MANIFEST = json.dumps({"layers": [CIRCUIT_LAYER]}).encode()
+MODULE = hashlib.sha256(MODULE_MANIFEST).digest()
 DEPLOYMENT = hashlib.sha256(b"deployment").digest()
 DEVICE_ID, GATE_ID = "TPM2:0x81000001", "gate-1"
 DEVICE_ORIGIN, GATE_ORIGIN = "sits/device/stand-1", "sits/gate/stand-1"
@@ -95,10 +110,7 @@ def model(curve: Curve = Curve.BN254) -> Model:
 
 @cache
 def _model(curve: Curve) -> Model:
-    builder = CircuitBuilder(n_inputs=2, n_outputs=1, curve=curve)
-    x0, x1 = builder.inputs()
-    builder.add_out(0, builder.relu_shift(x0 + x1 * 2, Interval(-3000, 3000)))
-    circuit = builder.finish().encode()
+    circuit = on_curve(CIRCUIT, curve)
     proving_key, verification_key = development_setup(circuit)
     verifier = NativeVerifier(verification_key, vk_sha256=key_hash(verification_key))
     return Model(verification_key, Groth16Prover(circuit, proving_key), verifier)
