@@ -18,17 +18,6 @@ impl<F> Default for Scratch<F> {
     }
 }
 
-impl<F> Scratch<F> {
-    /// Room for this many pairs.
-    pub fn reserve(&mut self, pairs: usize) {
-        self.prefixes.reserve(pairs.div_ceil(CHAINS).saturating_sub(self.prefixes.len()));
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.prefixes.capacity() * size_of::<[F; CHAINS]>()
-    }
-}
-
 /// How the sum of two affine points comes about. Every case is exact, so hostile keys with repeated, opposite or
 /// infinite points cannot make the result wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
