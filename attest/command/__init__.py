@@ -5,6 +5,7 @@ from attest.command.command import (
     CommandHeader,
     ParsedCommand,
     parse_command,
+    parse_header,
     sign_command,
 )
 from attest.command.enums import Mode, ProofKind, ProofPolicy, ReadBack, TimeQuality
@@ -76,6 +77,7 @@ __all__ = [
     "judge",
     "line",
     "parse_command",
+    "parse_header",
     "parse_record",
     "sign_command",
     "sign_record",

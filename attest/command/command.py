@@ -25,6 +25,7 @@ SIGNALS_MAX: Final = 1024  # the circuit file's limit on inputs and on outputs
 VALUE_MIN: Final = -(2**31)  # a quantised value is an int32 at its widest (evidence rules §1)
 VALUE_MAX: Final = 2**31 - 1
 COUNTER_MAX: Final = 2**63 - 1  # epoch, sequence and times fit SQLite's and C's signed 64-bit integers
+HEADER_BYTES_MAX: Final = 512  # two identifiers of 64, two digests, five integers and ten keys stay below 300
 COMMAND_BYTES_MAX: Final = 16_384  # 1,024 + 1,024 values of five bytes, a 192-byte proof and the envelope
 IDENTIFIER: Final = re.compile(r"[\x21-\x7e]{1,64}\Z")  # printable ASCII without space: safe in logs and notes
 
@@ -49,8 +50,11 @@ class CommandHeader:
 
     def ctx(self) -> bytes:
         """The 31 bytes that bind a proof to this command and no other."""
-        encoded = cbor.dumps(dict(zip(_CTX_KEYS, self._values(), strict=True)))
-        return hashlib.sha256(encoded).digest()[:CTX_BYTES]
+        return hashlib.sha256(self.encode()).digest()[:CTX_BYTES]
+
+    def encode(self) -> bytes:
+        """Keys 1–9 and 12 as a map of their own: what ctx is the hash of. It holds neither inputs nor outputs."""
+        return cbor.dumps(dict(zip(_CTX_KEYS, self._values(), strict=True)))
 
     def _values(self) -> tuple[object, ...]:
         return (
@@ -141,11 +145,20 @@ def parse_command(data: bytes, gate_id: str | None) -> ParsedCommand:
     return ParsedCommand(command, hashlib.sha256(data).digest(), envelope.kid, envelope)
 
 
-def _from_map(payload: Mapping[Any, object]) -> Command:
-    if tuple(payload) != _KEYS:
-        raise CommandError("malformed", found=f"keys {sorted(map(str, payload))[:20]}", expected="1..15")
-    values = tuple(payload.values())
-    header = CommandHeader(
+def parse_header(data: bytes) -> CommandHeader:
+    """The header of :meth:`CommandHeader.encode`, strictly. Raises ``CommandError`` (``malformed``)."""
+    try:
+        payload = cbor.loads(data, max_bytes=HEADER_BYTES_MAX, max_depth=1, max_items=2 * len(_CTX_KEYS) + 1)
+    except AttestError as error:
+        raise CommandError("malformed", found=error.found, expected=error.expected) from error
+    if not isinstance(payload, dict) or tuple(payload) != _CTX_KEYS:
+        raise CommandError("malformed", found="another header", expected="a map of the keys 1..9 and 12")
+    return _header(tuple(payload.values()))
+
+
+def _header(values: tuple[object, ...]) -> CommandHeader:
+    """From the values of keys 1..9 and 12."""
+    return CommandHeader(
         _integer(1, values[0], VERSION, VERSION),
         _identifier(2, values[1]),
         _identifier(3, values[2]),
@@ -155,8 +168,15 @@ def _from_map(payload: Mapping[Any, object]) -> Command:
         _integer(7, values[6], 0, COUNTER_MAX),
         _octets(8, values[7], DIGEST_BYTES),
         _octets(9, values[8], DIGEST_BYTES),
-        Mode(_integer(12, values[11], Mode.OFF, Mode.AUTO)),
+        Mode(_integer(12, values[9], Mode.OFF, Mode.AUTO)),
     )
+
+
+def _from_map(payload: Mapping[Any, object]) -> Command:
+    if tuple(payload) != _KEYS:
+        raise CommandError("malformed", found=f"keys {sorted(map(str, payload))[:20]}", expected="1..15")
+    values = tuple(payload.values())
+    header = _header((*values[:9], values[11]))
     kind = ProofKind(_integer(13, values[12], ProofKind.NONE, ProofKind.COMMITMENT))
     return Command(
         header,

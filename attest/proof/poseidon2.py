@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from attest.proof.bls12_381 import R as R_BLS12_381
-from attest.proof.bn254 import R as R_BN254
 from attest.proof.circuit import Curve
 
 WIDTH: Final = 3
@@ -25,7 +23,7 @@ FULL_ROUNDS: Final = 8
 PARTIAL_ROUNDS: Final = 56
 SECURITY_BITS: Final = 128
 
-SCALAR_MODULUS: Final = {Curve.BN254: R_BN254, Curve.BLS12_381: R_BLS12_381}
+SCALAR_MODULUS: Final = {curve: curve.parameters.r for curve in Curve}
 
 State = tuple[int, int, int]
 

@@ -15,7 +15,8 @@ _CURVE_AT: Final = 8
 
 
 @contextmanager
-def _typed() -> Iterator[None]:
+def typed() -> Iterator[None]:
+    """What the core refuses becomes :class:`ProverError`."""
     from attest import _native
 
     try:
@@ -42,7 +43,7 @@ def development_setup(circuit: bytes) -> tuple[bytes, bytes]:
     """
     from attest import _native
 
-    with _typed():
+    with typed():
         return _native.setup(circuit)
 
 
@@ -57,7 +58,7 @@ def first_unsatisfied(circuit: bytes, wires: Sequence[int]) -> int | None:
     """Index of the first constraint that ``wires`` (integers in [0, r)) do not satisfy."""
     from attest import _native
 
-    with _typed():
+    with typed():
         return _native.check_circuit(circuit, wires)
 
 
@@ -79,7 +80,7 @@ class Groth16Prover:
         chosen: dict[str, Any] = {} if kernel is None else {"kernel": kernel}
         if threads != 1:
             chosen["threads"] = threads
-        with _typed():
+        with typed():
             self._native = _native.Prover(circuit, proving_key, **chosen)
         self.curve = Curve(circuit[_CURVE_AT])
 
@@ -118,11 +119,11 @@ class Groth16Prover:
         Raises :class:`ProverError` (``input-count``, ``signal-range``, ``ctx-length``, ``witness-range`` when an input
         is outside the box the circuit was built for).
         """
-        with _typed():
+        with typed():
             outputs, proof = self._native.prove(inputs, ctx)
         return ProvenInference(tuple(outputs), proof, self.curve)
 
     def witness(self, inputs: Sequence[int], ctx: bytes) -> list[int]:
         """All wires as integers mod r, for tests and diagnosis."""
-        with _typed():
+        with typed():
             return self._native.witness(inputs, ctx)

@@ -100,7 +100,7 @@ def _install() -> Snarkjs | str:
     lock = (RECIPE / "package-lock.json").read_bytes()
     folder = PEERS / f"snarkjs-{hashlib.sha256(lock).hexdigest()[:12]}"
     script = folder / "node_modules" / "snarkjs" / "build" / "cli.cjs"
-    with _only_one():
+    with only_one():
         if not script.exists():
             part = folder.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
@@ -119,7 +119,7 @@ def _install() -> Snarkjs | str:
 
 
 @contextmanager
-def _only_one() -> Iterator[None]:
+def only_one() -> Iterator[None]:
     """Test processes that run side by side install once."""
     PEERS.mkdir(parents=True, exist_ok=True)
     with (PEERS / "lock").open("w") as file:
