@@ -77,7 +77,7 @@ def open_for_writing(path: Path, origin: str) -> sqlite3.Connection:
         _check_length(connection, path)
         if new:
             _sync_folder(path.parent)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         connection.close()
         raise _open_error(path, error) from error
     except LedgerError:
@@ -104,7 +104,7 @@ def open_for_reading(path: Path) -> tuple[sqlite3.Connection, str]:
             raise LedgerError("ledger-foreign", found=f"{path}: an empty database", expected="a ledger")
         origin = _check_origin(connection, path, None)
         _check_length(connection, path)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         if connection is not None:
             connection.close()
         raise _open_error(path, error) from error
@@ -201,7 +201,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _open_error(path: Path, error: sqlite3.DatabaseError) -> LedgerError:
+def _open_error(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError) -> LedgerError:
     if isinstance(error, sqlite3.OperationalError):
         return LedgerError("ledger-io", found=f"{path}: {error}", expected="a file that can be opened")
     code = "ledger-foreign" if "not a database" in str(error) else "ledger-torn"

@@ -320,7 +320,7 @@ class Ledger:
             if writing:
                 self._broken = str(error)
             raise LedgerError("ledger-io", found=str(error), expected="a disk that takes it") from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if writing:
                 self._broken = str(error)
             raise _torn(str(error), "an intact file") from error

@@ -30,7 +30,7 @@ class CircuitError(AttestError):
 class ProverError(AttestError):
     """The prover or the setup refused its input; ``code`` is the native core's code.
 
-    Codes beside those of the circuit file: ``curve-unsupported``, ``circuit-unbound``, ``pk-format``,
+    Codes beside those of the circuit file: ``curve-mismatch``, ``curve-unknown``, ``circuit-unbound``, ``pk-format``,
     ``pk-circuit``, ``input-count``, ``signal-range``, ``ctx-length``, ``witness-range``, ``witness-overflow``,
     ``witness-remainder``, ``unsatisfied``, ``randomness``.
     """

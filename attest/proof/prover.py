@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from attest.proof.circuit import Curve
 from attest.proof.errors import ProverError
@@ -70,18 +70,17 @@ class Groth16Prover:
     """
 
     def __init__(self, circuit: bytes, proving_key: bytes, *, kernel: str | None = None, threads: int = 1) -> None:
-        """``kernel`` is one of :func:`kernels` (default: what ``SITS_KERNEL`` names, else the fastest).
+        """``threads`` (1 to 8) share the work of one proof.
+
+        ``kernel`` is one of :func:`kernels` (default: what ``SITS_KERNEL`` names, else the fastest).
 
         Raises :class:`ProverError` (``circuit-…``, ``pk-…``, ``kernel-unknown``, ``kernel-unavailable``,
         ``threads-range``).
         """
         from attest import _native
 
-        chosen: dict[str, Any] = {} if kernel is None else {"kernel": kernel}
-        if threads != 1:
-            chosen["threads"] = threads
         with typed():
-            self._native = _native.Prover(circuit, proving_key, **chosen)
+            self._native = _native.Prover(circuit, proving_key, kernel=kernel, threads=threads)
         self.curve = Curve(circuit[_CURVE_AT])
 
     @property
@@ -98,16 +97,17 @@ class Groth16Prover:
 
     @property
     def domain_size(self) -> int:
-        """Rows of the padded system: the least 2^a·3^b (b <= 2) not below the number of constraints."""
+        """Rows of the padded system: the least 2^a·3^b not below the constraints; b <= 2 (on BLS12-381 b <= 1)."""
         return self._native.domain_size
 
     @property
     def kernel(self) -> str:
-        """Arithmetic in use: ``scalar``, or ``ifma`` on processors with AVX-512 IFMA and VBMI2.
-
-        The environment variable ``SITS_KERNEL`` chooses one by name; both make the same proofs.
-        """
+        """Arithmetic in use, one of :func:`kernels`; every kernel makes the same proofs."""
         return self._native.kernel
+
+    @property
+    def threads(self) -> int:
+        return self._native.threads
 
     @property
     def table_bytes(self) -> int:

@@ -82,10 +82,7 @@ class NativeVerifier:
         require_key_hash(verification_key, vk_sha256)
         self.vk_sha256 = vk_sha256
         try:
-            if fixed_gamma:
-                self._native = _native.Verifier(verification_key, fixed_gamma=True)
-            else:
-                self._native = _native.Verifier(verification_key)
+            self._native = _native.Verifier(verification_key, fixed_gamma=fixed_gamma)
         except _native.NativeError as error:
             _, detail = error.args
             raise ProofRefused(KEY_LINT, found=detail, expected="a key from an honest setup") from error

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod agreement;
+pub mod ceremony;
 pub mod circuit;
 pub mod curve;
 pub mod domain;

@@ -26,7 +26,7 @@ impl From<Error> for PyErr {
 }
 
 /// Runs `work` without the interpreter lock; a panic, which would be a bug, becomes an error instead of crossing over.
-fn guarded<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+pub(crate) fn guarded<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     py.detach(|| catch_unwind(AssertUnwindSafe(work)))
         .unwrap_or_else(|_| Err(Error::new("internal", "the native core failed; please report this")))
 }
@@ -454,6 +454,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("NativeError", module.py().get_type::<NativeError>())?;
     module.add_class::<Prover>()?;
     module.add_class::<Verifier>()?;
+    crate::ceremony::python::register(module)?;
     module.add_function(wrap_pyfunction!(setup, module)?)?;
     module.add_function(wrap_pyfunction!(kernels, module)?)?;
     module.add_function(wrap_pyfunction!(check_circuit, module)?)

@@ -1,4 +1,4 @@
-"""``sitsctl demo`` and ``sitsctl bench loop``."""
+"""``sitsctl demo`` and ``sitsctl bench loop``; the group that ``sitsctl bench proof`` is in."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sitsedge.cli.audit_commands import print_report
+from sitsedge.cli.bench_commands import bench_proof
 from sitsedge.cli.common import parse_duration
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
 from sitsedge.config import load_deployment
@@ -45,6 +46,9 @@ ForOption = Annotated[str, typer.Option("--for", help="how long: 30s, 2m")]
 StateArgument = Annotated[
     Path | None, typer.Option("--state-dir", help="state folder; emptied if an earlier demo made it")
 ]
+
+
+bench.command("proof")(bench_proof)
 
 
 @bench.callback()

@@ -24,7 +24,16 @@ from sitsedge.errors import SitsError
 
 #: Codes that mean "you asked for something that is not there", not "the machine failed".
 USAGE_CODES = frozenset(
-    {"no-deployment", "ledger-range", "recording", "recording-missing", "module-missing", "curve-unknown"}
+    {
+        "no-deployment",
+        "ledger-range",
+        "recording",
+        "recording-missing",
+        "module-missing",
+        "curve-unknown",
+        "kernel-unknown",
+        "bench-network",
+    }
 )
 
 

@@ -260,7 +260,7 @@ def _guard() -> Iterator[None]:
         full = error.sqlite_errorcode == sqlite3.SQLITE_FULL
         code = "proof-queue-full" if full else "proof-queue-io"
         raise QueueError(code, found=str(error), expected="a disk that takes it") from error
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite quotes a damaged schema in its message
         raise _damaged(str(error), "an intact file") from error
 
 

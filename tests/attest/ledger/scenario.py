@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -58,7 +59,20 @@ RECORD = replace(forge.RECORD, device_id="TPM2:0x81000001")
 RECORD_FILE, POLICY_FILE = RECORD.sign(POLICY_SIGNER), forge.POLICY.sign(POLICY_SIGNER)
 T0 = 1_790_000_000_000_000_000
 MS = 1_000_000
-MODULE = hashlib.sha256(b"module").digest()
+
+
+def tiny_circuit() -> bytes:
+    """y = max(0, x0 + 2 x1)."""
+    builder = CircuitBuilder(n_inputs=2, n_outputs=1)
+    x0, x1 = builder.inputs()
+    builder.add_out(0, builder.relu_shift(x0 + x1 * 2, Interval(-3000, 3000)))
+    return builder.finish().encode()
+
+
+CIRCUIT = tiny_circuit()
+CIRCUIT_LAYER = {"mediaType": "application/vnd.sits.circuit", "digest": f"sha256:{hashlib.sha256(CIRCUIT).hexdigest()}"}
+MODULE_MANIFEST = json.dumps({"layers": [CIRCUIT_LAYER]}).encode()
+MODULE = hashlib.sha256(MODULE_MANIFEST).digest()
 DEPLOYMENT = hashlib.sha256(b"deployment").digest()
 DEVICE_ID, GATE_ID = "TPM2:0x81000001", "gate-1"
 DEVICE_ORIGIN, GATE_ORIGIN = "sits/device/stand-1", "sits/gate/stand-1"
@@ -88,16 +102,16 @@ class Model:
         return (max(0, inputs[0] + 2 * inputs[1]),)
 
 
+def model(curve: Curve = Curve.BN254) -> Model:
+    """Made once a curve: the set-up takes most of a test's time."""
+    return _model(curve)
+
+
 @cache
-def model() -> Model:
-    """Made once: the set-up takes most of a test's time."""
-    builder = CircuitBuilder(n_inputs=2, n_outputs=1)
-    x0, x1 = builder.inputs()
-    builder.add_out(0, builder.relu_shift(x0 + x1 * 2, Interval(-3000, 3000)))
-    circuit = builder.finish().encode()
-    proving_key, verification_key = development_setup(circuit)
+def _model(curve: Curve) -> Model:
+    proving_key, verification_key = development_setup(CIRCUIT)
     verifier = NativeVerifier(verification_key, vk_sha256=key_hash(verification_key))
-    return Model(verification_key, Groth16Prover(circuit, proving_key), verifier)
+    return Model(verification_key, Groth16Prover(CIRCUIT, proving_key), verifier)
 
 
 @dataclass
@@ -115,6 +129,17 @@ class Scenario:
     attested: bool = False
     rules: GateRules = RULES
     profile: str = "development"
+    key_curve: Curve | None = None
+    """Of the key, where it is not the one the rules demand: a fault."""
+
+    @property
+    def curve(self) -> Curve:
+        """Of the proofs the rules demand."""
+        return Curve(int(self.rules.proof_kind))
+
+    @property
+    def model(self) -> Model:
+        return model(self.key_curve or self.curve)
 
     def __post_init__(self) -> None:
         for side in ("device", "gate"):
@@ -132,7 +157,7 @@ class Scenario:
             module_digest=MODULE,
             deployment_digest=DEPLOYMENT,
             rules=self.rules,
-            verification_key=model().verification_key,
+            verification_key=self.model.verification_key,
             development_key=True,
             device_record=RECORD_FILE if self.attested else None,
             boot_policy=POLICY_FILE if self.attested else None,
@@ -171,7 +196,7 @@ class Scenario:
             module_digest=MODULE,
             deployment_digest=DEPLOYMENT,
             rules_digest=self.rules.digest(),
-            vk_digest=key_hash(model().verification_key),
+            vk_digest=key_hash(self.model.verification_key),
             record_digest=hashlib.sha256(RECORD_FILE).digest() if self.attested else b"",
             policy_digest=hashlib.sha256(POLICY_FILE).digest() if self.attested else b"",
             t_opened_ns=self.now_ns,
@@ -218,22 +243,22 @@ class Scenario:
             mode=self.mode,
         )
         inputs = (self.sequence % 50, 3)
-        proven = model().prover.prove(inputs, header.ctx())
+        proven = self.model.prover.prove(inputs, header.ctx())
         outputs = changes.get("outputs", proven.outputs)
         proof = changes.get("proof", proven.proof)
         assert isinstance(outputs, tuple)
         assert isinstance(proof, bytes)
-        kind = ProofKind.GROTH16_BN254
+        kind = self.rules.proof_kind
         if changes.get("deferred"):
             self.owed = proof
-            vk_sha256 = key_hash(model().verification_key)
-            proof = statement_commitment(vk_sha256, inputs, outputs, header.ctx(), curve=Curve.BN254)
+            vk_sha256 = key_hash(self.model.verification_key)
+            proof = statement_commitment(vk_sha256, inputs, outputs, header.ctx(), curve=self.curve)
             kind = ProofKind.COMMITMENT
         return sign_command(Command(header, inputs, outputs, kind, proof, TimeQuality.NTP), self.session)
 
     def late_proof(self, data: bytes, proof: bytes, **changes: object) -> None:
         digest = hashlib.sha256(data).digest()
-        record = LateProof(DEVICE_ID, self.epoch, self.sequence, digest, ProofKind.GROTH16_BN254, proof, self.now_ns)
+        record = LateProof(DEVICE_ID, self.epoch, self.sequence, digest, self.rules.proof_kind, proof, self.now_ns)
         self.device.append("proof", sign_record(replace(record, **changes), self.session))  # type: ignore[arg-type]
 
     def proof_receipt(self, data: bytes, *, late: bool = False) -> None:
@@ -257,7 +282,7 @@ class Scenario:
             OpenEpoch.of(self.opened),
             self.now_ns,
             gate_mode=self.mode,
-            verifier=model().verifier,
+            verifier=self.model.verifier,
             explain=Model.run,
         )
         digest = hashlib.sha256(data).digest()
@@ -333,9 +358,9 @@ class Scenario:
         self.gate.close()
 
 
-def whole(folder: Path, *, commands: int = 12) -> Scenario:
+def whole(folder: Path, *, commands: int = 12, rules: GateRules = RULES) -> Scenario:
     """Two epochs with everything in them, closed cleanly."""
-    scenario = Scenario(folder)
+    scenario = Scenario(folder, rules=rules)
     scenario.open_epoch()
     scenario.run(commands // 2)
     scenario.send(scenario.command(outputs=(7,)))  # refused: proof-statement

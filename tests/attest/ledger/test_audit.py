@@ -27,7 +27,7 @@ from attest.ledger import Ledger, LedgerError, RecordKind, audit, kind_of
 from attest.ledger.anchors import load_anchors
 from attest.ledger.layout import write_range
 from attest.ledger.merkle import CompactRange, leaf_hash
-from attest.proof import PyEccVerifier, key_hash
+from attest.proof import Curve, PyEccVerifier, key_hash
 from tests.attest.ledger.scenario import DEVICE_ID, DEVICE_ORIGIN, GATE_ID, RULES, Scenario, model, whole
 
 
@@ -598,3 +598,27 @@ def test_an_extracted_proof_verifies_with_py_ecc_alone(recorded: tuple[Path, Sce
         audit.extract(ledger, 10**6)
     ledger.close()
     assert RULES.digest() in anchors.rules
+
+
+# --- proofs on BLS12-381 ------------------------------------------------------------------------------------
+
+BLS_RULES = replace(RULES, proof_kind=ProofKind.GROTH16_BLS12_381)
+
+
+def test_a_ledger_of_proofs_on_bls12_381_verifies_with_both_engines(tmp_path: Path) -> None:
+    whole(tmp_path, commands=4, rules=BLS_RULES)
+    report = audit.verify(tmp_path)
+    assert report.ok, report.findings
+    assert report.proofs_checked == report.accepted == 4
+    second = audit.verify(tmp_path, proofs=1, engine="py-ecc")
+    assert (second.ok, second.proofs_checked) == (True, 1)
+
+
+def test_a_key_on_another_curve_than_the_rules_demand_is_a_finding(tmp_path: Path) -> None:
+    """The epoch pins it and the anchors hold it, but no proof under it is of the kind that the rules name."""
+    scenario = Scenario(tmp_path, rules=BLS_RULES, key_curve=Curve.BN254)
+    scenario.open_epoch()
+    scenario.close()
+    report = audit.verify(tmp_path)
+    found = [(finding.code, finding.found, finding.expected) for finding in report.findings]
+    assert found == [("proof", "a key on bn254", "GROTH16_BLS12_381 as the rules demand")]

@@ -1,16 +1,22 @@
-"""One toy network with keys for the whole session: making keys takes longer than most tests."""
+"""One toy network with keys on each curve for the whole session: making keys takes longer than most tests."""
 
 from __future__ import annotations
 
 import pytest
 
-from attest.proof import Groth16Prover, NativeVerifier, PyEccVerifier, development_setup, key_hash
+from attest.proof import Curve, Groth16Prover, NativeVerifier, PyEccVerifier, development_setup, key_hash
 from tests.attest.proof.support import Toy, toy_circuit
 
 
+@pytest.fixture(scope="session", params=list(Curve), ids=[curve.text for curve in Curve])
+def curve(request: pytest.FixtureRequest) -> Curve:
+    found: Curve = request.param
+    return found
+
+
 @pytest.fixture(scope="session")
-def toy() -> Toy:
-    circuit = toy_circuit()
+def toy(curve: Curve) -> Toy:
+    circuit = toy_circuit(curve)
     data = circuit.encode()
     return Toy(circuit, data, *development_setup(data))
 

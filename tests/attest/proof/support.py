@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from attest.proof import Circuit, CircuitBuilder, Constraint, Interval, LinearCombination
-from attest.proof.bn254 import R
+from attest.proof import Circuit, CircuitBuilder, Constraint, Curve, Interval, LinearCombination
 from attest.proof.circuit import BitsOp, MulOp
+from attest.proof.points import PairingCurve
 
 CTX = bytes(range(1, 32))
 BOX = Interval(-8, 7)
@@ -24,6 +24,15 @@ class Toy:
     proving_key: bytes
     verification_key: bytes
 
+    @property
+    def curve(self) -> Curve:
+        return self.circuit.curve
+
+    @property
+    def it(self) -> PairingCurve:
+        """Parameters and encodings of the curve."""
+        return self.circuit.curve.parameters
+
 
 def hidden_bounds(row: tuple[int, ...], bias: int) -> Interval:
     lo = bias + sum(min(w * BOX.lo, w * BOX.hi) for w in row)
@@ -40,8 +49,8 @@ def model(x: tuple[int, int]) -> int:
     return LAST_BIAS + sum(w * h for w, h in zip(LAST_WEIGHTS, hidden, strict=True))
 
 
-def toy_circuit() -> Circuit:
-    builder = CircuitBuilder(n_inputs=2, n_outputs=1)
+def toy_circuit(curve: Curve = Curve.BN254) -> Circuit:
+    builder = CircuitBuilder(n_inputs=2, n_outputs=1, curve=curve)
     hidden = []
     for row, bias in zip(WEIGHTS, BIAS, strict=True):
         acc = LinearCombination.weighted(zip(row, builder.inputs(), strict=True)) + bias
@@ -73,12 +82,12 @@ def run(circuit: Circuit, x: tuple[int, ...], ctx: bytes = CTX) -> list[int]:
     return wires
 
 
-def holds(row: Constraint, wires: list[int]) -> bool:
-    return (value(row.a, wires) * value(row.b, wires) - value(row.c, wires)) % R == 0
+def holds(row: Constraint, wires: list[int], curve: Curve) -> bool:
+    return (value(row.a, wires) * value(row.b, wires) - value(row.c, wires)) % curve.parameters.r == 0
 
 
 def failing_rows(circuit: Circuit, wires: list[int]) -> list[int]:
-    return [i for i, row in enumerate(circuit.constraints) if not holds(row, wires)]
+    return [i for i, row in enumerate(circuit.constraints) if not holds(row, wires, circuit.curve)]
 
 
 def without_row(circuit: Circuit, index: int) -> Circuit:

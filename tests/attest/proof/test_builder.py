@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attest.proof import CircuitBuilder, CircuitError, Groth16Prover, Interval, LinearCombination, development_setup
-from attest.proof.bn254 import R
 from attest.proof.builder import signed_bits
 from attest.proof.prover import first_unsatisfied
 from tests.attest.proof.support import BOX, CTX, Toy, failing_rows, model, run
@@ -122,7 +121,7 @@ def test_toy_network_equals_its_model_on_the_whole_box(toy: Toy) -> None:
 @pytest.mark.parametrize("x", [(-8, -8), (-8, 7), (7, -8), (7, 7), (0, 0), (3, -5)])
 def test_native_witness_equals_the_reference(prover: Groth16Prover, toy: Toy, x: tuple[int, int]) -> None:
     wires = prover.witness(x, CTX)
-    assert wires == [v % R for v in run(toy.circuit, x)]
+    assert wires == [v % toy.it.r for v in run(toy.circuit, x)]
     assert first_unsatisfied(toy.data, wires) is None
 
 

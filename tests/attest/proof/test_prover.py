@@ -8,8 +8,11 @@ import threading
 import pytest
 
 from attest import _native
-from attest.proof import Groth16Prover, NativeVerifier, ProverError, development_setup, failed_check
+from attest.proof import Curve, Groth16Prover, NativeVerifier, ProverError, development_setup, failed_check
+from tests.attest.proof.bad_points import g1_outside_subgroup, g2_outside_subgroup
 from tests.attest.proof.support import BOX, CTX, Toy, model, without_row
+
+PK_HEADER_BYTES = 53
 
 
 def refusal(circuit: bytes, key: bytes) -> str:
@@ -99,7 +102,7 @@ def test_hostile_key_files_give_typed_errors(toy: Toy) -> None:
     key = toy.proving_key
     assert refusal(toy.data, b"") == "pk-format"
     assert refusal(toy.data, b"SITSPK02" + key[8:]) == "pk-format"
-    assert refusal(toy.data, key[:8] + b"\x02" + key[9:]) == "pk-format"
+    assert refusal(toy.data, key[:8] + bytes([3 - toy.curve]) + key[9:]) == "pk-format"
     assert refusal(toy.data, key[:-1]) == "pk-format"
     assert refusal(toy.data, key + b"\0") == "pk-format"
     for at in (41, 45, 49):
@@ -110,19 +113,29 @@ def test_damaged_key_points_are_refused(toy: Toy) -> None:
     """Any changed coordinate leaves the curve or the canonical range; seeded, so a failure repeats."""
     rng = random.Random(20)
     for _ in range(60):
-        at = rng.randrange(53, len(toy.proving_key))
+        at = rng.randrange(PK_HEADER_BYTES, len(toy.proving_key))
         mutated = bytearray(toy.proving_key)
         mutated[at] ^= 1 << rng.randrange(8)
         assert refusal(toy.data, bytes(mutated)) == "pk-format"
 
 
 def test_g2_key_point_outside_the_subgroup_is_refused(toy: Toy) -> None:
-    from tests.attest.proof.test_verifiers import point_outside_subgroup
+    point, size = g2_outside_subgroup(toy.curve), toy.it.coordinate_bytes
+    encoded = b"".join(c.to_bytes(size, "big") for c in (*reversed(point.x), *reversed(point.y)))
+    beta_2 = PK_HEADER_BYTES + 3 * 2 * size  # after alpha, beta and delta in G1
+    broken = toy.proving_key[:beta_2] + encoded + toy.proving_key[beta_2 + len(encoded) :]
+    assert refusal(toy.data, broken) == "pk-format"
 
-    point = point_outside_subgroup()
-    encoded = b"".join(c.to_bytes(32, "big") for c in (*reversed(point.x), *reversed(point.y)))
-    beta_2 = 53 + 3 * 64
-    assert refusal(toy.data, toy.proving_key[:beta_2] + encoded + toy.proving_key[beta_2 + 128 :]) == "pk-format"
+
+def test_g1_key_point_outside_the_subgroup_is_refused(toy: Toy) -> None:
+    if toy.curve is Curve.BN254:
+        assert toy.it.b == 3  # cofactor 1: no such point exists
+        return
+    point, size = g1_outside_subgroup(toy.curve), toy.it.coordinate_bytes
+    encoded = point.x.to_bytes(size, "big") + point.y.to_bytes(size, "big")
+    for at in (PK_HEADER_BYTES, len(toy.proving_key) - len(encoded)):
+        broken = toy.proving_key[:at] + encoded + toy.proving_key[at + len(encoded) :]
+        assert refusal(toy.data, broken) == "pk-format"
 
 
 def test_threads_take_turns(prover: Groth16Prover, native: NativeVerifier) -> None:

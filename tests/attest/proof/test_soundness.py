@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attest.proof import Groth16Prover, ProverError, development_setup
+from attest.proof import Curve, Groth16Prover, ProverError, development_setup
 from attest.proof.bn254 import R
 from attest.proof.circuit import BitsOp, MulOp, OutOp
 from attest.proof.prover import first_unsatisfied
@@ -14,6 +14,13 @@ CIRCUIT = toy_circuit()
 X = (3, -5)
 ROWS = range(len(CIRCUIT.constraints))
 PRIVATE = range(CIRCUIT.ctx_wire + 1, CIRCUIT.n_wires)
+
+
+@pytest.fixture(scope="session", params=[Curve.BN254], ids=["bn254"])
+def curve(request: pytest.FixtureRequest) -> Curve:
+    """The rows are the same integers on both curves; the forgeries below compute in one of the fields."""
+    found: Curve = request.param
+    return found
 
 
 def forged_candidates() -> list[list[int]]:

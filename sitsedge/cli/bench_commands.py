@@ -1,0 +1,68 @@
+"""``sitsctl bench proof``: the prover on this machine, by network, curve, kernel and threads."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from sitsedge.bench.networks import NETWORKS, parse_widths
+from sitsedge.bench.proof import COUNT, COUNT_MAX, COUNT_MIN, CURVES, THREADS, Row, measure_all
+from sitsedge.cli.output import Exit, Output, OutputOption, complain, note, reported
+
+THREADS_MAX = 64
+
+NetworksOption = Annotated[str, typer.Option("--networks", help="layer widths, comma between networks")]
+CurvesOption = Annotated[str, typer.Option("--curves", help="bn254, bls12-381")]
+KernelsOption = Annotated[str, typer.Option("--kernels", help="ifma, adx, aarch64, scalar (default: all usable here)")]
+ThreadsOption = Annotated[str, typer.Option("--threads", help="numbers of threads, comma between them")]
+CountOption = Annotated[int, typer.Option("--count", help="proofs measured for each row")]
+
+
+def bench_proof(
+    networks: NetworksOption = ",".join(NETWORKS),
+    curves: CurvesOption = ",".join(CURVES),
+    kernels: KernelsOption = "",
+    threads: ThreadsOption = ",".join(map(str, THREADS)),
+    count: CountOption = COUNT,
+    output: Output = OutputOption,
+) -> None:
+    """CPU and wall time of proofs, time of verification, size of proof and tables; a JSON list with --output json."""
+    chosen_networks, chosen_curves = _words(networks), _words(curves)
+    numbers = [int(word) for word in _words(threads) if word.isascii() and word.isdigit()]
+    if len(numbers) != len(_words(threads)) or not all(1 <= n <= THREADS_MAX for n in numbers):
+        complain(f"--threads {threads}", f"numbers from 1 to {THREADS_MAX} with a comma between them")
+        raise typer.Exit(Exit.USAGE)
+    if not COUNT_MIN <= count <= COUNT_MAX:
+        complain(f"--count {count}", f"{COUNT_MIN} to {COUNT_MAX}")
+        raise typer.Exit(Exit.USAGE)
+    if not (chosen_networks and chosen_curves and numbers):
+        complain("nothing to measure", "name at least one network, curve and number of threads")
+        raise typer.Exit(Exit.USAGE)
+    with reported(output):
+        for name in chosen_networks:
+            parse_widths(name)
+        wanted = _words(kernels) or None
+        rows = list(measure_all(chosen_networks, chosen_curves, wanted, numbers, count, say=note))
+        if output is Output.json:
+            json.dump([row.as_data() for row in rows], sys.stdout, indent=1, allow_nan=False)
+            print()
+        else:
+            _print(rows)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _print(rows: list[Row]) -> None:
+    print("proofs on this machine; times in milliseconds, tables in MiB")
+    times = "".join(f"{heading:>8}" for heading in ("CPU", "least", "P99", "verify", "tables"))
+    print(f"{'network':12}{'curve':10}{'kernel':8}{'threads':>7}{'rows':>6}{times}")
+    for row in rows:
+        numbers = (row.prove_cpu_ms_median, row.prove_cpu_ms_min, row.prove_wall_ms_p99, row.verify_ms_median)
+        figures = "".join(f"{number:8.2f}" for number in numbers) + f"{row.table_mib:8.1f}"
+        print(f"{row.network:12}{row.curve:10}{row.kernel:8}{row.threads:7}{row.constraints:6}{figures}")
+    print("CPU: median of the whole process for one proof; P99: wall time, nearest rank; verify: median")
