@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from attest.command.command import ParsedCommand, parse_command
+from attest.command.enums import ProofKind
 from attest.command.errors import CommandError
 from attest.command.judge import ProofVerifier
 from attest.command.records import (
@@ -37,6 +38,7 @@ from attest.command.records import (
     ParsedRecord,
     Receipt,
     Refusal,
+    parse_record,
 )
 from attest.cose import key_id
 from attest.ledger.anchors import Anchors, load_anchors
@@ -154,17 +156,33 @@ def show(data: bytes) -> dict[str, Any]:
 
 
 def extract(ledger: Ledger, index: int) -> Extracted:
-    """Inputs, outputs, ctx and proof of the command at ``index``.
+    """Inputs, outputs, ctx and proof of the command at ``index``; a deferred proof is looked for in what follows.
 
-    Raises ``LedgerError`` (``ledger-range``, ``ledger-kind``) or ``CommandError``.
+    Raises ``LedgerError`` (``ledger-range``, ``ledger-kind``, ``proof-owed``) or ``CommandError``.
     """
     leaf = ledger.read(index)
     if leaf.kind is not RecordKind.COMMAND:
         raise LedgerError("ledger-kind", found=f"record {index} of kind {leaf.kind}", expected="a command")
-    command = parse_command(leaf.data, None).command
-    header = command.header
-    return Extracted(
-        command.inputs, command.outputs, header.ctx(), command.proof, command.proof_kind.name, header.module_digest
+    parsed = parse_command(leaf.data, None)
+    command, header = parsed.command, parsed.command.header
+    kind, proof = command.proof_kind, command.proof
+    if kind is ProofKind.COMMITMENT:
+        late = _late_proof(ledger, index, parsed.digest)
+        kind, proof = late.proof_kind, late.proof
+    return Extracted(command.inputs, command.outputs, header.ctx(), proof, kind.name, header.module_digest)
+
+
+def _late_proof(ledger: Ledger, index: int, digest: bytes) -> LateProof:
+    for leaf in ledger.iterate(index + 1):
+        if leaf.kind is RecordKind.PROOF:
+            record = parse_record(leaf.data).record
+            if isinstance(record, LateProof) and record.command_digest == digest:
+                return record
+    raise LedgerError(
+        "proof-owed",
+        found=f"record {index} with a commitment and no proof behind it",
+        expected="the proof that follows",
+        hint="the device's ledger holds it once it was made; the gate's does not",
     )
 
 

@@ -154,12 +154,19 @@ def import_verification_key(text: str, *, fixed_gamma: bool = False) -> bytes:
 
     ``fixed_gamma`` as in :class:`~attest.proof.verifier.PyEccVerifier`: keys of snarkjs itself need it.
     """
+    key = read_verification_key(text)
+    key.lint(fixed_gamma=fixed_gamma)
+    return key.encode()
+
+
+def read_verification_key(text: str) -> VerificationKey:
+    """The same without the lint: for a caller that holds the key against its pinned hash first."""
     names = ("nPublic", "vk_alpha_1", "vk_beta_2", "vk_gamma_2", "vk_delta_2", "IC")
     curve, body = _members(_load(text), names)
     n_public = body["nPublic"]
     if not isinstance(n_public, int) or isinstance(n_public, bool) or not 1 <= n_public <= PUBLIC_MAX:
         raise _error(repr(n_public)[:80], f"nPublic from 1 to {PUBLIC_MAX}")
-    key = VerificationKey(
+    return VerificationKey(
         alpha=_parse_g1(body["vk_alpha_1"], curve),
         beta=_parse_g2(body["vk_beta_2"], curve),
         gamma=_parse_g2(body["vk_gamma_2"], curve),
@@ -167,5 +174,3 @@ def import_verification_key(text: str, *, fixed_gamma: bool = False) -> bytes:
         ic=tuple(_parse_g1(point, curve) for point in _list(body["IC"], n_public + 1)),
         curve=curve,
     )
-    key.lint(fixed_gamma=fixed_gamma)
-    return key.encode()

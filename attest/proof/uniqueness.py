@@ -33,6 +33,8 @@ FINDINGS_MAX: Final = 16
 
 _Terms = tuple[tuple[int, int], ...]
 _Key = tuple[_Terms, _Terms, _Terms]
+Asserted = tuple[_Terms, int]
+"""Terms of a value v and k: rows assert 0 <= v < 2^k."""
 _ZERO: Final[_Terms] = ()
 _ONE: Final[_Terms] = ((0, 1),)
 
@@ -72,7 +74,7 @@ def analyse(circuit: Circuit, box: Sequence[Interval]) -> Uniqueness:
         raise CircuitError(
             "circuit-bounds", found=f"{len(box)} intervals", expected=f"{circuit.n_inputs} inside 64 bits"
         )
-    return _Analysis(circuit, box).run()
+    return Analysis(circuit, box).run()
 
 
 def require_unique(circuit: Circuit, box: Sequence[Interval]) -> Uniqueness:
@@ -171,9 +173,17 @@ class _Ranges:
         return total
 
 
-class _Analysis:
-    def __init__(self, circuit: Circuit, box: Sequence[Interval]) -> None:
+class Analysis:
+    """One run over one circuit; :func:`analyse` for those who only want its result.
+
+    With ``asserting``, bits that are tied to a value need not fit by its range: they then assert 0 <= v < 2^k, as the
+    rows of a sealed circuit do for box and relations. What is so asserted is in ``asserted``, (terms of v, k) each.
+    """
+
+    def __init__(self, circuit: Circuit, box: Sequence[Interval], *, asserting: bool = False) -> None:
         self.circuit = circuit
+        self.asserting = asserting
+        self.asserted: list[Asserted] = []
         self.ranges = _Ranges()
         self.ranges.of_wire |= {1 + i: side for i, side in enumerate(box)}
         self.ranges.of_wire[circuit.ctx_wire] = Interval(0, (1 << (8 * CTX_BYTES)) - 1)
@@ -245,6 +255,9 @@ class _Analysis:
             self._report("wire-free", where, "a row that ties the bits to their value")
             return
         limit = 1 << (op.k + (0 if whole else 1))
+        if whole and self.asserting and value.lo < limit and value.hi >= 0:
+            self.asserted.append((op.value.terms, op.k))
+            value = Interval(max(value.lo, 0), min(value.hi, limit - 1))
         if value.lo < 0 or value.hi >= limit:
             self._report("range", where, f"a value in 0 … {limit - 1}, not {value.lo} … {value.hi}")
             return

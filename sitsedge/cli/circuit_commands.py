@@ -46,7 +46,7 @@ def export_circuit(
         complain(f"{source} without --trust", "the publisher's public key beside a bundle")
         raise typer.Exit(Exit.USAGE)
     with reported():
-        data, key = _load(source, trust or [])
+        data, key = load_circuit(source, trust or [])
         circuit = decode(data if curve is None else on_curve(data, Curve.named(curve)))
         files: dict[str, bytes | str] = {"circuit.r1cs": write_r1cs(circuit), "circuit.sym": write_sym(circuit)}
         if key is not None and curve in (None, decode(data).curve.text):
@@ -59,7 +59,7 @@ def export_circuit(
         note(f"{', '.join(files)} on {circuit.curve.text} written to {out}")
 
 
-def _load(source: Path, trust: list[Path]) -> tuple[bytes, bytes | None]:
+def load_circuit(source: Path, trust: list[Path]) -> tuple[bytes, bytes | None]:
     """The circuit and, from a bundle, its verification key."""
     if not source.is_dir():
         with source.open("rb") as file:

@@ -11,8 +11,10 @@ from rich.console import Console
 
 from attest.command import Mode
 from sitsedge.cli import (
+    archive_commands,
     attest_commands,
     audit_commands,
+    ceremony_commands,
     circuit_commands,
     demo_commands,
     deploy_commands,
@@ -36,6 +38,12 @@ app = typer.Typer(
 app.add_typer(module_commands.app, name="module")
 app.add_typer(attest_commands.app, name="attest")
 proof_commands.app.command("export-circuit")(circuit_commands.export_circuit)
+proof_commands.app.command("setup")(ceremony_commands.setup)
+proof_commands.app.command("contribute")(ceremony_commands.contribute)
+proof_commands.app.command("verify-setup")(ceremony_commands.verify_setup)
+proof_commands.app.command("import")(ceremony_commands.import_command)
+proof_commands.app.command("archive")(archive_commands.archive_command)
+proof_commands.app.command("verify-archive")(archive_commands.verify_archive_command)
 app.add_typer(proof_commands.app, name="proof")
 app.add_typer(audit_commands.app, name="audit")
 app.add_typer(demo_commands.bench, name="bench")

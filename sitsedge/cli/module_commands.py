@@ -9,10 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from attest.proof import Curve
+from attest.proof.ceremony_folder import CeremonyFolder
+from sitsedge.cli.ceremony_commands import judged
 from sitsedge.cli.common import ConfigOption, StateOption, existing_state
-from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
+from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
 from sitsedge.compiler import build
-from sitsedge.modules import Bundle, ModuleStore, PublisherTrust, read_bundle
+from sitsedge.modules import Bundle, BundleConfig, ModuleStore, PublisherTrust, read_bundle
 from sitsedge.supervisor.keys import ensure_key, signing_key
 
 app = typer.Typer(name="module", help="Build, inspect, verify and list module bundles.", no_args_is_help=True)
@@ -31,16 +33,21 @@ def build_command(
     curve: Annotated[
         str, typer.Option("--curve", help="bn254 (the loop), or bls12-381 (about 128-bit security)")
     ] = "bn254",
+    keys: Annotated[
+        Path | None, typer.Option("--keys", help="ceremony folder with the keys (default: development keys)")
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="print what each pass did")] = False,
     output: Output = OutputOption,
 ) -> None:
     """Build integer graph, WASM, circuit, keys and report, check that all four agree, and sign the bundle."""
-    with reported(output):
+    ceremony = _ceremony(keys)
+    with judged(output):
         chosen = Curve.named(curve)
         if not key.exists():
             note(f"no key at {key}: making a publisher key")
         ensure_key(key, key.with_suffix(".pub"), may_create=True, what="publisher")
-        result = build(model, calibration, limits, out, signer=signing_key(key), name=name, curve=chosen)
+        signer = signing_key(key)
+        result = build(model, calibration, limits, out, signer=signer, name=name, curve=chosen, ceremony=ceremony)
         data: dict[str, Any] = {
             "digest": result.digest,
             "path": str(result.path),
@@ -48,6 +55,7 @@ def build_command(
             "curve": result.config.proof.curve,
             "constraints": result.config.proof.constraints,
             "development_key": result.config.proof.development,
+            "contributors": result.config.proof.contributors,
             "report": result.report,
         }
 
@@ -57,7 +65,7 @@ def build_command(
             print(f"  publisher    {key.with_suffix('.pub')}")
             print(f"  proof curve  {result.config.proof.curve}")
             print(f"  constraints  {result.config.proof.constraints}")
-            print("  proof key    development: nobody else contributed, a production profile refuses it")
+            print(f"  proof key    {_proof_key(result.config)}")
             if explain:
                 print(json.dumps(result.report, indent=1))
 
@@ -105,6 +113,22 @@ def list_command(config: ConfigOption = None, state_dir: StateOption = None, out
 
         emit(output, data, text)
     raise typer.Exit(Exit.OK)
+
+
+def _proof_key(config: BundleConfig) -> str:
+    if config.proof.development:
+        return "development: nobody else contributed, a production profile refuses it"
+    return f"from a ceremony of {config.proof.contributors} contributors"
+
+
+def _ceremony(path: Path | None) -> CeremonyFolder | None:
+    if path is None:
+        return None
+    folder = CeremonyFolder.found_at(path)
+    if folder is None:
+        complain(f"--keys {path}", "a ceremony folder, as sitsctl proof setup makes it")
+        raise typer.Exit(Exit.USAGE)
+    return folder
 
 
 def _describe(bundle: Bundle) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from attest.ledger import Ledger, RecordKind
-from attest.ledger.anchors import load_anchors
+from attest.ledger.anchors import ModuleAnchor, load_anchors
 from attest.ledger.audit import Extracted, extract
 from attest.proof import NativeVerifier, ProofRefused, ProofVerifier, PyEccVerifier
 from attest.proof.keys import VerificationKey
 from attest.proof.signals import to_signals
 from attest.proof.snarkjs import export_proof, export_public, export_verification_key
+from sitsedge.cli import ceremony_commands
 from sitsedge.cli.audit_commands import DirArgument, EngineOption, find_ledgers
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
 from sitsedge.errors import SitsError
@@ -39,11 +40,11 @@ def verify_command(
         if engine not in ("native", "py-ecc"):
             complain(f"--engine {engine}", "native or py-ecc")
             raise typer.Exit(Exit.USAGE)
-        index, command, key, vk_sha256 = _load(find_ledgers(directory), ledger, record)
+        index, command, module = _load(find_ledgers(directory), ledger, record)
         failed: str | None = None
         try:
             make: type[NativeVerifier | PyEccVerifier] = PyEccVerifier if engine == "py-ecc" else NativeVerifier
-            verifier: ProofVerifier = make(key, vk_sha256=vk_sha256)
+            verifier: ProofVerifier = make(module.verification_key, vk_sha256=module.vk_sha256)
             verifier.verify(command.inputs, command.outputs, command.ctx, command.proof)
         except ProofRefused as refused:
             failed = refused.code
@@ -54,22 +55,26 @@ def verify_command(
             "ledger": ledger,
             "record": index,
         }
-        data |= {"inputs": command.inputs, "outputs": command.outputs, "ctx": command.ctx, "vk_sha256": vk_sha256}
+        data |= {"inputs": command.inputs, "outputs": command.outputs, "ctx": command.ctx}
+        data |= {"vk_sha256": module.vk_sha256, "development_key": module.development}
         emit(output, data, lambda: _print(data))
     raise typer.Exit(Exit.OK if failed is None else Exit.REFUSED)
 
 
 @app.command("export")
 def export_command(
-    directory: DirArgument,
-    out: Annotated[Path, typer.Argument(help="folder for proof.json, public.json, verification_key.json")],
+    directory: Annotated[Path, typer.Argument(help="ledger folder, ceremony folder, or phase 1 file")],
+    out: Annotated[Path, typer.Argument(help="folder for the files; for a phase 1 the .ptau file")],
     record: RecordOption = None,
     ledger: LedgerOption = "device",
 ) -> None:
-    """Write one command's proof, public signals and key in the snarkjs layout."""
+    """Write a command's proof, public signals and key, a ceremony's keys, or a phase 1, as snarkjs reads them."""
     with reported():
-        index, command, key, _ = _load(find_ledgers(directory), ledger, record)
+        if ceremony_commands.export(directory, out):
+            return
+        index, command, module = _load(find_ledgers(directory), ledger, record)
         out.mkdir(parents=True, exist_ok=True)
+        key = module.verification_key
         curve = VerificationKey.curve_of(key)
         n_public = len(command.inputs) + len(command.outputs) + 1
         signals = to_signals(command.inputs, command.outputs, command.ctx, n_public=n_public, curve=curve)
@@ -83,8 +88,8 @@ def export_command(
         note(f"record {index} of the {ledger} ledger written to {out}")
 
 
-def _load(ledgers: Path, name: str, record: int | None) -> tuple[int, Extracted, bytes, bytes]:
-    """Record number, its statement and proof, the verification key and its pinned hash."""
+def _load(ledgers: Path, name: str, record: int | None) -> tuple[int, Extracted, ModuleAnchor]:
+    """Record number, its statement and proof, and the module with its verification key and pinned hash."""
     anchors = load_anchors(ledgers / "anchors")
     opened = Ledger.open_readonly(ledgers / name / "ledger.db")
     try:
@@ -104,7 +109,7 @@ def _load(ledgers: Path, name: str, record: int | None) -> tuple[int, Extracted,
             found=f"no key for module {command.module_digest.hex()}",
             expected="its verification key in anchors/modules",
         )
-    return index, command, module.verification_key, module.vk_sha256
+    return index, command, module
 
 
 def _print(data: dict[str, Any]) -> None:
@@ -113,4 +118,5 @@ def _print(data: dict[str, Any]) -> None:
     print(f"  inputs  {list(data['inputs'])}")
     print(f"  outputs {list(data['outputs'])}")
     print(f"  ctx     {data['ctx'].hex()}")
-    print(f"  key     {data['vk_sha256'].hex()}")
+    mark = " (development: nobody contributed to it)" if data["development_key"] else ""
+    print(f"  key     {data['vk_sha256'].hex()}{mark}")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from attest.proof.ceremony_folder import CeremonyFolder
 from attest.proof.circuit import Curve
 from attest.proof.prover import development_setup
 from sitsedge.compiler.calibration import Calibration, read_calibration
@@ -131,13 +132,17 @@ def build(
     name: str | None = None,
     goal: Goal | None = None,
     curve: Curve = Curve.BN254,
+    ceremony: CeremonyFolder | None = None,
 ) -> BuildResult:
     """Build and sign a bundle at ``out``, which must not exist; nothing is written unless all of it is.
 
-    Raises what ``compile_model`` raises, ``SelfTestError``, and ``StoreError`` (``output-exists``).
+    With ``ceremony`` the keys are that ceremony's, recomputed and checked for this model's circuit; else they are
+    development keys. Raises what ``compile_model`` raises, ``SelfTestError``, ``StoreError`` (``output-exists``), and
+    ``CeremonyError``.
     """
     compiled = compile_model(onnx_path, calibration_csv, limits_path, name=name, goal=goal, curve=curve)
-    keys = development_setup(compiled.circuit)
+    made = None if ceremony is None else ceremony.verify(compiled.circuit)
+    keys = development_setup(compiled.circuit) if made is None else (made.proving_key, made.verification_key)
     rows = np.concatenate([compiled.calibration.fit_counts, compiled.calibration.held_counts])
     selftest = run_selftest(
         compiled.quantised.model,
@@ -172,14 +177,17 @@ def build(
         graph=compiled.integer_onnx,
         digests=digests | source.model_dump(include={"onnx_sha256", "calibration_sha256"}),
         sizes={part: len(data) for part, data in layers.items()},
+        ceremony=made,
     )
-    config = _config(compiled, selftest, digests, source)
+    config = _config(compiled, selftest, digests, source, contributors=made.contributions if made is not None else 0)
     layers |= {"report": strict_json.encode(report), "report_html": render(report)}
     digest = write_bundle(out, config, layers, signer=signer)
     return BuildResult(out, digest, config, report, compiled)
 
 
-def _config(compiled: Compiled, selftest: SelfTest, digests: dict[str, str], source: Source) -> BundleConfig:
+def _config(
+    compiled: Compiled, selftest: SelfTest, digests: dict[str, str], source: Source, *, contributors: int
+) -> BundleConfig:
     return BundleConfig(
         schema_version=1,
         name=compiled.name,
@@ -191,8 +199,8 @@ def _config(compiled: Compiled, selftest: SelfTest, digests: dict[str, str], sou
             curve=compiled.curve.text,
             vk_sha256=digests["verification_key"],
             pk_sha256=digests["proving_key"],
-            contributors=0,
-            development=True,
+            contributors=contributors,
+            development=contributors == 0,
             constraints=selftest.constraints,
         ),
         source=source,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from attest.proof.ceremony import CeremonyKeys, Contributor
 from sitsedge.compiler.calibration import Calibration
 from sitsedge.compiler.circuit_plan import count_constraints
 from sitsedge.compiler.intervals import model_bounds
@@ -72,6 +73,27 @@ def _passes(network: FloatNetwork, graph: bytes) -> Any:
     ]
 
 
+def _setup(ceremony: CeremonyKeys | None) -> dict[str, Any]:
+    """Whose secrets are in the keys; the hashes are the ones the contributors published."""
+    if ceremony is None:
+        return {"development_key": True, "contributors": 0}
+    phase1 = ceremony.phase1
+    return {
+        "development_key": False,
+        "contributors": ceremony.contributions,
+        "contributions": _contributions(ceremony.contributors),
+        "phase1": {
+            "sha256": phase1.sha256.hex(),
+            "power": phase1.power,
+            "contributions": _contributions(phase1.contributors),
+        },
+    }
+
+
+def _contributions(contributors: tuple[Contributor, ...]) -> list[dict[str, Any]]:
+    return [{"name": c.name, "beacon": c.beacon, "hash": c.hash.hex()} for c in contributors]
+
+
 def make_report(
     *,
     name: str,
@@ -84,6 +106,7 @@ def make_report(
     graph: bytes,
     digests: dict[str, str],
     sizes: dict[str, int],
+    ceremony: CeremonyKeys | None = None,
 ) -> dict[str, Any]:
     """JSON-ready report."""
     model = quantised.model
@@ -115,7 +138,7 @@ def make_report(
             "total": selftest.constraints,
             "domain_size": selftest.domain_size,
         },
-        "proof": {"measured_ms": round(selftest.proof_ms, 3), "development_key": True, "contributors": 0},
+        "proof": {"measured_ms": round(selftest.proof_ms, 3)} | _setup(ceremony),
         "selftest": {
             "rows": selftest.rows,
             "box_corners": selftest.corners,

@@ -48,6 +48,7 @@ from sitsedge.gate.proofs import DeskLimits, ProofDesk
 from sitsedge.gate.rules import gate_rules
 from sitsedge.gate.server import PacketServer
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
+from sitsedge.modules.profile import require_ceremony_keys
 from sitsedge.sandbox import Sandbox, SandboxError, SandboxLimits
 from sitsedge.supervisor.state import StateDir, state_dir_of
 from sitsedge.telemetry import percentiles_ms, prepare_process, write_snapshot
@@ -89,6 +90,7 @@ class GateProcess:
         self._store = ModuleStore(state.modules, trust)
         self.bundle: Bundle = self._store.load_active()
         module = self.bundle.config
+        require_ceremony_keys(self.deployment.profile, module)
         check(self.deployment, config, self.file, gate_path, inputs=module.inputs, outputs=module.outputs)
         self.key = GateKey.load(state.keys / "gate.key")
         self.rules = gate_rules(self.file, self.deployment, self.bundle.config)

@@ -16,6 +16,7 @@ from sitsedge.errors import SitsError
 from sitsedge.loop.app import Loop
 from sitsedge.loop.epoch import AttestationSetup
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
+from sitsedge.modules.profile import require_ceremony_keys
 from sitsedge.supervisor.state import StateDir, state_dir_of
 from sitsedge.telemetry import prepare_process
 
@@ -61,6 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
         bundle = ModuleStore(state.modules, trust).load_active()
+        require_ceremony_keys(deployment.profile, bundle.config)
         attestation = _attestation(arguments, arguments.config, state, bundle)
         Loop(arguments.config, state, attestation, bundle, realtime=granted.realtime).run()
     except ConfigError as error:

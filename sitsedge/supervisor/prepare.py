@@ -32,6 +32,7 @@ from sitsedge.config.deployment import UadpSource, deployment_digest
 from sitsedge.errors import SitsError
 from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
+from sitsedge.modules.profile import require_ceremony_keys, require_no_build
 from sitsedge.supervisor.keys import ensure_key, signing_key
 from sitsedge.supervisor.state import StateDir
 
@@ -198,7 +199,9 @@ def ensure_module(
     model, base = deployment.model, path.parent
     source = bundle or (base / model.bundle if model.bundle is not None else None)
     if source is not None:
-        return store.activate(store.import_bundle(source))
+        digest = store.import_bundle(source)
+        require_ceremony_keys(deployment.profile, store.load(digest).config)
+        return store.activate(digest)
     if model.onnx is None:
         raise SitsError(
             "module-missing",
@@ -206,6 +209,7 @@ def ensure_module(
             expected="a module",
             hint="build one with sitsctl module build, then give --bundle and --publisher",
         )
+    require_no_build(deployment.profile)
     assert model.calibration is not None
     assert model.limits is not None
     sources = [base / model.onnx, base / model.calibration, base / model.limits]

@@ -31,7 +31,7 @@ def service(path: Path) -> configparser.SectionProxy:
 
 
 def test_there_are_units() -> None:
-    assert {path.stem for path in UNITS} == {"sitsd", "sits-gate", "sits-bridge"}
+    assert {path.stem for path in UNITS} == {"sitsd", "sits-gate", "sits-bridge", "sits-prover"}
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)

@@ -51,6 +51,7 @@ from attest.proof import (
     development_setup,
     key_hash,
 )
+from attest.proof.circuit import on_curve
 from attest.proof.commitment import statement_commitment
 from tests.attest.evidence import forge
 from tests.attest.evidence.forge import POLICY_SIGNER, Case
@@ -109,9 +110,10 @@ def model(curve: Curve = Curve.BN254) -> Model:
 
 @cache
 def _model(curve: Curve) -> Model:
-    proving_key, verification_key = development_setup(CIRCUIT)
+    circuit = on_curve(CIRCUIT, curve)
+    proving_key, verification_key = development_setup(circuit)
     verifier = NativeVerifier(verification_key, vk_sha256=key_hash(verification_key))
-    return Model(verification_key, Groth16Prover(CIRCUIT, proving_key), verifier)
+    return Model(verification_key, Groth16Prover(circuit, proving_key), verifier)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from attest.command import GateRules, ProofKind, ProofPolicy
-from attest.ledger import audit
+from attest.ledger import LedgerError, audit
 from attest.ledger.owed import GRACE_COMMANDS
 from attest.ledger.report import AuditReport
 from tests.attest.ledger.scenario import MS, RULES, T0, Scenario
@@ -57,6 +57,19 @@ def test_a_proof_that_follows_counts_as_checked(deferred: Scenario, engine: str)
     assert report.ok, report.findings
     assert report.accepted == report.proofs_checked == 2
     assert report.proofs_owed == report.proofs_late == 0
+
+
+def test_the_proof_of_one_command_is_found_behind_it(deferred: Scenario) -> None:
+    data = owing(deferred)
+    deferred.device.commit()
+    index = deferred.device.size - 2  # its receipt is the last record
+    assert deferred.device.read(index).data == data
+    with pytest.raises(LedgerError, match="proof-owed"):
+        audit.extract(deferred.device, index)
+    deferred.late_proof(data, deferred.owed)
+    deferred.device.commit()
+    found = audit.extract(deferred.device, index)
+    assert (found.proof, found.proof_kind) == (deferred.owed, "GROTH16_BN254")
 
 
 def test_a_commitment_without_proof_is_a_finding_only_past_its_deadline(deferred: Scenario) -> None:

@@ -165,6 +165,13 @@ def test_another_key_than_the_pinned_one(verify: Verify, tmp_path: Path) -> None
     assert (code, said["failed"]) == (1, "key-hash")
 
 
+def test_the_hash_is_checked_before_the_lint(verify: Verify, tmp_path: Path) -> None:
+    key, public, proof, trapdoor = write_command(tmp_path, Curve.BN254, gamma=1)
+    files = ("--key", key, "--public", public, "--proof", proof)
+    assert verify(*files, "--key-sha256", "00" * 32)[1]["failed"] == "key-hash"
+    assert verify(*files, "--key-sha256", key_hash(trapdoor.key().encode()).hex())[1]["failed"] == "key-lint"
+
+
 def test_a_proof_on_the_other_curve(verify: Verify, tmp_path: Path) -> None:
     key, public, _, _ = write_command(tmp_path, Curve.BN254)
     other = tmp_path / "other"

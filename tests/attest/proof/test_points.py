@@ -108,6 +108,27 @@ def test_flags_have_one_meaning(curve: Curve) -> None:
 
 
 @CURVES
+def test_a_root_of_a_real_number_is_found_whether_it_is_real_or_imaginary(curve: Curve) -> None:
+    """x on the twist with x³ + b' real: every real number is a square of F_p[i], so each of these is a point."""
+    it = curve.parameters
+    kinds = set()
+    for x1 in range(1, 60):
+        square = (x1**3 - it.twist_b[1]) * pow(3 * x1, -1, it.p) % it.p  # of x0, so that the imaginary part vanishes
+        x0 = pow(square, (it.p + 1) // 4, it.p)
+        if x0 * x0 % it.p != square:
+            continue
+        for x in ((x0, x1), (-x0 % it.p, x1)):
+            data = bytearray(x[1].to_bytes(it.coordinate_bytes, "big") + x[0].to_bytes(it.coordinate_bytes, "big"))
+            data[0] |= it.smaller
+            point = it.g2_decompress(bytes(data))
+            assert point is not None
+            assert it.g2_on_curve(point.x, point.y)
+            assert it.g2_compress(point) == bytes(data)
+            kinds.add("real" if point.y[1] == 0 else "imaginary" if point.y[0] == 0 else "both")
+    assert kinds == {"real", "imaginary"}
+
+
+@CURVES
 def test_infinity_is_told_from_a_point(curve: Curve) -> None:
     it = curve.parameters
     assert g1_of(curve, infinity(curve, it.g1_bytes)) is None

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from attest.proof import Curve, Groth16Prover, ProofRefused, snarkjs
 from attest.proof.bn254 import R
@@ -137,3 +139,41 @@ def test_import_takes_the_generator_as_gamma_only_when_asked(curve: Curve) -> No
 def test_import_refuses_text(text: str) -> None:
     with pytest.raises(LayoutError):
         snarkjs.import_proof(text)
+
+
+def mutate(value: object, path: int, new: object) -> object:
+    """``value`` with one of its parts replaced, chosen by the digits of ``path``."""
+    if isinstance(value, dict) and value:
+        key = sorted(value)[path % len(value)]
+        return {**value, key: mutate(value[key], path // len(value), new)}
+    if isinstance(value, list) and value:
+        at = path % len(value)
+        return [*value[:at], mutate(value[at], path // len(value), new), *value[at + 1 :]]
+    return new
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.integers().map(str),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.integers(0, 1 << 20), new=JSON_VALUES)
+def test_any_replaced_member_gives_a_typed_error_or_the_same_key(toy: Toy, path: int, new: object) -> None:
+    text = snarkjs.export_verification_key(toy.verification_key)
+    changed_text = json.dumps(mutate(json.loads(text), path, new))
+    try:
+        found = snarkjs.import_verification_key(changed_text)
+    except (LayoutError, ProofRefused):
+        return
+    assert found == toy.verification_key  # the other name of its curve, or what was there before
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(max_size=200) | JSON_VALUES.map(json.dumps))
+def test_any_text_gives_a_typed_error(text: str) -> None:
+    for parse in (snarkjs.import_proof, snarkjs.read_verification_key):
+        with pytest.raises(LayoutError):
+            parse(text)

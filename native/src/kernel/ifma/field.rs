@@ -1,78 +1,99 @@
-//! Eight field elements at once: five limbs of 52 bits, one vector of eight lanes per limb.
+//! Eight field elements at once: L limbs of 52 bits, one vector of eight lanes per limb.
 //!
-//! A product is reduced by 2^260, while the rest of the crate keeps elements times 2^256. Callers make up for the
-//! factor 2^4 in constants they multiply with anyway, so nothing is ever converted.
+//! Four words of 64 bits take five limbs, six words take eight. A product is reduced by 2^(52·L), while the rest of the
+//! crate keeps elements times 2^(64·N). Callers make up for the factor, 2^4 or 2^32, in constants they multiply with
+//! anyway, so nothing is ever converted.
 
 use core::arch::x86_64::*;
 use std::marker::PhantomData;
 
 use ark_ff::MontConfig;
 
-type Limbs = super::super::Limbs<4>;
+use super::super::Limbs;
 
 pub const LANES: usize = 8;
-/// Limbs of 52 bits; 260 bits leave five or more spare above the modulus.
-pub const N: usize = 5;
-const LIMB_BITS: u32 = 52;
+const LIMB_BITS: usize = 52;
 const LIMB_MASK: u64 = (1 << LIMB_BITS) - 1;
+const LIMBS_MAX: usize = 8;
 
-/// The constants of one modulus p < 2^255.
-struct Modulus<C>(PhantomData<C>);
-
-/// Five limbs of 52 bits.
-pub const fn split_words(w: &Limbs) -> [u64; N] {
-    [
-        w[0] & LIMB_MASK,
-        (w[0] >> 52 | w[1] << 12) & LIMB_MASK,
-        (w[1] >> 40 | w[2] << 24) & LIMB_MASK,
-        (w[2] >> 28 | w[3] << 36) & LIMB_MASK,
-        w[3] >> 16,
-    ]
+/// `$body` for `$i` from 0 to 7, written out: a loop that is left as one would keep its vectors in memory.
+macro_rules! each {
+    ($i:ident, $body:block) => {
+        each!(@ $i, $body, 0 1 2 3 4 5 6 7)
+    };
+    (@ $i:ident, $body:block, $($value:literal)*) => {
+        $({
+            let $i: usize = $value;
+            $body
+        })*
+    };
 }
 
-/// x or x − p, whichever is in [0, p).
-const fn less_p(x: Limbs, p: &Limbs) -> Limbs {
-    let (mut out, mut borrow, mut i) = (x, false, 0);
-    while i < 4 {
-        let (t, b1) = x[i].overflowing_sub(p[i]);
-        let (t, b2) = t.overflowing_sub(borrow as u64);
-        out[i] = t;
-        borrow = b1 | b2;
-        i += 1;
-    }
-    if borrow {
-        x
-    } else {
-        out
-    }
-}
+/// The constants of one modulus p of N words as L limbs; 8p < 2^(52·L).
+struct Modulus<M, const N: usize, const L: usize>(PhantomData<M>);
 
-/// j·p for j < 8 fits five limbs.
-const fn multiple(p: Limbs, j: u64) -> [u64; N] {
-    let p = split_words(&p);
-    let (mut out, mut carry, mut i) = ([0; N], 0, 0);
-    while i < N {
-        let t = p[i] * j + carry;
-        out[i] = t & LIMB_MASK;
-        carry = t >> LIMB_BITS;
+/// L limbs of 52 bits.
+pub const fn split_words<const N: usize, const L: usize>(words: &Limbs<N>) -> [u64; L] {
+    let (mut out, mut i) = ([0; L], 0);
+    while i < L {
+        let (word, offset) = (i * LIMB_BITS / 64, i * LIMB_BITS % 64);
+        out[i] = words[word] >> offset;
+        if word + 1 < N {
+            out[i] |= (words[word + 1] << 1) << (63 - offset);
+        }
+        if i + 1 < L {
+            out[i] &= LIMB_MASK;
+        }
         i += 1;
     }
     out
 }
 
-impl<C: MontConfig<4>> Modulus<C> {
-    const P: [u64; N] = {
-        assert!(C::MODULUS.0[3] >> 63 == 0, "the modulus must be below 2^255, so that 8p is below 2^258");
-        multiple(C::MODULUS.0, 1)
+/// 2x mod p for x < p.
+const fn double<const N: usize>(x: Limbs<N>, p: &Limbs<N>) -> Limbs<N> {
+    let (mut twice, mut less, mut carry, mut borrow, mut i) = ([0; N], [0; N], 0, false, 0);
+    while i < N {
+        twice[i] = x[i] << 1 | carry;
+        carry = x[i] >> 63;
+        let (t, b1) = twice[i].overflowing_sub(p[i]);
+        let (t, b2) = t.overflowing_sub(borrow as u64);
+        less[i] = t;
+        borrow = b1 | b2;
+        i += 1;
+    }
+    if borrow {
+        twice
+    } else {
+        less
+    }
+}
+
+/// j·p for j < 8.
+const fn multiple<const L: usize>(p: &[u64; L], j: u64) -> [u64; L] {
+    let (mut out, mut carry, mut i) = ([0; L], 0, 0);
+    while i < L {
+        let t = p[i] * j + carry;
+        out[i] = t & LIMB_MASK;
+        carry = t >> LIMB_BITS;
+        i += 1;
+    }
+    assert!(carry == 0, "8p must fit the limbs");
+    out
+}
+
+impl<M: MontConfig<N>, const N: usize, const L: usize> Modulus<M, N, L> {
+    const P: [u64; L] = {
+        assert!(M::MODULUS.0[N - 1] >> 63 == 0, "2p must fit the words");
+        split_words(&M::MODULUS.0)
     };
     /// −1/p mod 2^52.
-    const INV: u64 = C::INV & LIMB_MASK;
+    const INV: u64 = M::INV & LIMB_MASK;
     /// Limb i of j·p at [i][j].
-    const MULTIPLES: [[u64; LANES]; N] = {
-        let (mut out, mut j) = ([[0; LANES]; N], 0);
+    const MULTIPLES: [[u64; LANES]; L] = {
+        let (mut out, mut j) = ([[0; LANES]; L], 0);
         while j < LANES {
-            let (limbs, mut i) = (multiple(C::MODULUS.0, j as u64), 0);
-            while i < N {
+            let (limbs, mut i) = (multiple(&Self::P, j as u64), 0);
+            while i < L {
                 out[i][j] = limbs[i];
                 i += 1;
             }
@@ -80,42 +101,36 @@ impl<C: MontConfig<4>> Modulus<C> {
         }
         out
     };
-    /// 2^260 mod p: 2^256 mod p, doubled four times.
-    const ONE: [u64; N] = {
-        let (mut x, mut i) = (C::R.0, 0);
-        while i < 4 {
-            let double = [x[0] << 1, x[1] << 1 | x[0] >> 63, x[2] << 1 | x[1] >> 63, x[3] << 1 | x[2] >> 63];
-            x = less_p(double, &C::MODULUS.0);
+    /// 2^(52·L) mod p: 2^(64·N) mod p, doubled.
+    const ONE: [u64; L] = {
+        let (mut x, mut i) = (M::R.0, 0);
+        while i < Lanes::<M, N, L>::SPARE {
+            x = double(x, &M::MODULUS.0);
             i += 1;
         }
         split_words(&x)
     };
-    /// Below 2^260/p, by at most one part in 40: estimates quotients of numbers below 8p by their top limb, never too
-    /// large even if that is too large by one, and too small by less than 1 + 8/40.
+    /// Below 2^(52·L)/p, by at most one part in 40: estimates quotients of numbers below 8p by their top limb, never
+    /// too large even if that is too large by one, and too small by less than 1 + 8/40.
     const RECIPROCAL: u64 = {
-        let below = (1 << LIMB_BITS) / (Self::P[N - 1] + 8);
-        assert!(((1 << LIMB_BITS) - below * Self::P[N - 1]) * 40 < 1 << LIMB_BITS, "the estimate is too rough");
+        let below = (1 << LIMB_BITS) / (Self::P[L - 1] + 8);
+        assert!(((1 << LIMB_BITS) - below * Self::P[L - 1]) * 40 < 1 << LIMB_BITS, "the estimate is too rough");
         below
     };
 }
 
-/// 1 times 2^260 modulo p.
-pub const fn one_times_2_260<C: MontConfig<4>>() -> [u64; N] {
-    Modulus::<C>::ONE
-}
-
-/// Eight numbers. *Carried*: limbs 0 to 3 are below 2^52 and the top limb is not negative. Otherwise limbs are
+/// Eight numbers. *Carried*: all limbs but the top one are below 2^52, and that is not negative. Otherwise limbs are
 /// signed 64-bit numbers that still have to be carried.
-pub struct Lanes<C>(pub [__m512i; N], PhantomData<C>);
+pub struct Lanes<M, const N: usize, const L: usize>(pub [__m512i; L], PhantomData<M>);
 
-impl<C> Clone for Lanes<C> {
+impl<M, const N: usize, const L: usize> Clone for Lanes<M, N, L> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<C> Copy for Lanes<C> {}
+impl<M, const N: usize, const L: usize> Copy for Lanes<M, N, L> {}
 
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -130,13 +145,20 @@ pub fn vector(words: [u64; LANES]) -> __m512i {
     unsafe { std::mem::transmute::<[u64; LANES], __m512i>(words) }
 }
 
-/// Two numbers of four words in one vector.
+/// `C` words of `words` from `start`, low in the vector.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-pub fn halves(low: &Limbs, high: &Limbs) -> __m512i {
-    // SAFETY: both are 32 bytes of integers, and every value of the one is a value of the other.
-    let half = |words: &Limbs| unsafe { std::mem::transmute::<Limbs, __m256i>(*words) };
-    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(half(low)), half(high))
+pub fn words_at<const C: usize>(words: &[u64], start: usize) -> __m512i {
+    let words: &[u64; C] = words[start..].first_chunk().unwrap_or(&[0; C]);
+    let from = words.as_ptr();
+    // SAFETY: so many words are there.
+    unsafe {
+        if C == 4 {
+            _mm512_castsi256_si512(_mm256_loadu_si256(from.cast()))
+        } else {
+            _mm512_maskz_loadu_epi64(((1u16 << C) - 1) as u8, from.cast())
+        }
+    }
 }
 
 #[inline]
@@ -146,81 +168,120 @@ pub fn words_of(vector: __m512i) -> [u64; LANES] {
     unsafe { std::mem::transmute::<__m512i, [u64; LANES]>(vector) }
 }
 
-impl<C: MontConfig<4>> Lanes<C> {
-    // SAFETY: all bits zero is a vector of integers.
-    pub const ZERO: Self = Self([unsafe { std::mem::zeroed() }; N], PhantomData);
+impl<M: MontConfig<N>, const N: usize, const L: usize> Lanes<M, N, L> {
+    /// A product is reduced by 2 to the power of this more than the words' Montgomery form allows for.
+    pub const SPARE: usize = LIMB_BITS * L - 64 * N;
 
-    /// Splits four words of 64 bits; carried.
+    // SAFETY: all bits zero is a vector of integers.
+    pub const ZERO: Self = Self([unsafe { std::mem::zeroed() }; L], PhantomData);
+
+    /// 1 times 2^(52·L) modulo p.
+    pub const ONE_SCALED: [u64; L] = Modulus::<M, N, L>::ONE;
+
+    /// The number 1.
+    pub const UNIT: [u64; L] = {
+        let mut out = [0; L];
+        out[0] = 1;
+        out
+    };
+
+    /// Splits words of 64 bits; carried.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub fn split(w: &[__m512i; 4]) -> Self {
-        let mask = all(LIMB_MASK);
-        Self(
-            [
-                _mm512_and_si512(w[0], mask),
-                _mm512_and_si512(_mm512_shrdi_epi64::<52>(w[0], w[1]), mask),
-                _mm512_and_si512(_mm512_shrdi_epi64::<40>(w[1], w[2]), mask),
-                _mm512_and_si512(_mm512_shrdi_epi64::<28>(w[2], w[3]), mask),
-                _mm512_srli_epi64::<16>(w[3]),
-            ],
-            PhantomData,
-        )
+    pub fn split(w: &[__m512i; N]) -> Self {
+        let mut out = Self::ZERO;
+        each!(i, {
+            if i < L {
+                let (word, offset) = (i * LIMB_BITS / 64, i * LIMB_BITS % 64);
+                // A limb that ends in the next word takes bits of both.
+                let bits = if offset + LIMB_BITS > 64 && word + 1 < N {
+                    _mm512_shrdv_epi64(w[word], w[word + 1], all(offset as u64))
+                } else {
+                    _mm512_srlv_epi64(w[word], all(offset as u64))
+                };
+                out.0[i] = if i + 1 < L { _mm512_and_si512(bits, all(LIMB_MASK)) } else { bits };
+            }
+        });
+        out
     }
 
-    /// Four words of 64 bits from carried limbs below 2^256.
+    /// Words of 64 bits from carried limbs below 2^(64·N).
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub fn join(&self) -> [__m512i; 4] {
-        let l = &self.0;
-        [
-            _mm512_or_si512(l[0], _mm512_slli_epi64::<52>(l[1])),
-            _mm512_or_si512(_mm512_srli_epi64::<12>(l[1]), _mm512_slli_epi64::<40>(l[2])),
-            _mm512_or_si512(_mm512_srli_epi64::<24>(l[2]), _mm512_slli_epi64::<28>(l[3])),
-            _mm512_or_si512(_mm512_srli_epi64::<36>(l[3]), _mm512_slli_epi64::<16>(l[4])),
-        ]
+    pub fn join(&self) -> [__m512i; N] {
+        let mut out = [_mm512_setzero_si512(); N];
+        each!(i, {
+            if i < N {
+                let (limb, offset) = (64 * i / LIMB_BITS, 64 * i % LIMB_BITS);
+                let left = |x: __m512i, bits: usize| _mm512_sllv_epi64(x, all(bits as u64));
+                out[i] = _mm512_srlv_epi64(self.0[limb], all(offset as u64));
+                if limb + 1 < L {
+                    out[i] = _mm512_or_si512(out[i], left(self.0[limb + 1], LIMB_BITS - offset));
+                }
+                if limb + 2 < L && 2 * LIMB_BITS - offset < 64 {
+                    out[i] = _mm512_or_si512(out[i], left(self.0[limb + 2], 2 * LIMB_BITS - offset));
+                }
+            }
+        });
+        out
     }
 
     /// The same number in all lanes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub fn same(limbs: &[u64; N]) -> Self {
-        Self([all(limbs[0]), all(limbs[1]), all(limbs[2]), all(limbs[3]), all(limbs[4])], PhantomData)
+    pub fn same(limbs: &[u64; L]) -> Self {
+        let mut out = Self::ZERO;
+        each!(i, {
+            if i < L {
+                out.0[i] = all(limbs[i]);
+            }
+        });
+        out
     }
 
-    /// One number of four words per lane; carried.
+    /// One number per lane; carried.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub fn from_words(lanes: &[Limbs; LANES]) -> Self {
-        let mut rows = [_mm512_setzero_si512(); 4];
-        for (row, low) in rows.iter_mut().zip([0, 1, 4, 5]) {
-            *row = halves(&lanes[low], &lanes[low + 2]);
+    pub fn from_words(lanes: &[Limbs<N>; LANES]) -> Self {
+        Self::load(lanes.each_ref())
+    }
+
+    /// One number per lane; carried.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+    pub fn load(lanes: [&Limbs<N>; LANES]) -> Self {
+        let mut words = [_mm512_setzero_si512(); N];
+        if N == 4 {
+            let mut rows = [_mm512_setzero_si512(); 4];
+            for (row, low) in rows.iter_mut().zip([0, 1, 4, 5]) {
+                let (low, high) = (words_at::<4>(lanes[low], 0), words_at::<4>(lanes[low + 2], 0));
+                *row = _mm512_inserti64x4::<1>(low, _mm512_castsi512_si256(high));
+            }
+            // Lanes (0, 2), (1, 3), (4, 6) and (5, 7): this order needs the fewest moves.
+            let (even, even_4) = (_mm512_unpacklo_epi64(rows[0], rows[1]), _mm512_unpacklo_epi64(rows[2], rows[3]));
+            let (odd, odd_4) = (_mm512_unpackhi_epi64(rows[0], rows[1]), _mm512_unpackhi_epi64(rows[2], rows[3]));
+            words[0] = _mm512_shuffle_i64x2::<0x88>(even, even_4);
+            words[1] = _mm512_shuffle_i64x2::<0x88>(odd, odd_4);
+            words[2] = _mm512_shuffle_i64x2::<0xdd>(even, even_4);
+            words[3] = _mm512_shuffle_i64x2::<0xdd>(odd, odd_4);
+        } else {
+            let mut rows = [_mm512_setzero_si512(); LANES];
+            for (row, lane) in rows.iter_mut().zip(lanes) {
+                *row = words_at::<N>(lane, 0);
+            }
+            let columns = transpose(&rows);
+            words.copy_from_slice(&columns[..N]);
         }
-        Self::from_halves(&rows)
+        Self::split(&words)
     }
 
-    /// From the numbers of lanes (0, 2), (1, 3), (4, 6) and (5, 7): this order needs the fewest moves.
+    /// The number of each lane, from carried limbs below 2^(64·N).
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub fn from_halves(rows: &[__m512i; 4]) -> Self {
-        let (even, even_4) = (_mm512_unpacklo_epi64(rows[0], rows[1]), _mm512_unpacklo_epi64(rows[2], rows[3]));
-        let (odd, odd_4) = (_mm512_unpackhi_epi64(rows[0], rows[1]), _mm512_unpackhi_epi64(rows[2], rows[3]));
-        Self::split(&[
-            _mm512_shuffle_i64x2::<0x88>(even, even_4),
-            _mm512_shuffle_i64x2::<0x88>(odd, odd_4),
-            _mm512_shuffle_i64x2::<0xdd>(even, even_4),
-            _mm512_shuffle_i64x2::<0xdd>(odd, odd_4),
-        ])
-    }
-
-    /// The number of each lane in four words, from carried limbs below 2^256.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub fn to_words(self) -> [Limbs; LANES] {
-        let words = self.join();
-        let (mut lanes, words) =
-            ([[0; 4]; LANES], [words_of(words[0]), words_of(words[1]), words_of(words[2]), words_of(words[3])]);
+    pub fn to_words(self) -> [Limbs<N>; LANES] {
+        let (mut lanes, words) = ([[0; N]; LANES], self.join().map(|word| words_of(word)));
         for (lane, out) in lanes.iter_mut().enumerate() {
-            *out = [words[0][lane], words[1][lane], words[2][lane], words[3][lane]];
+            *out = std::array::from_fn(|i| words[i][lane]);
         }
         lanes
     }
@@ -230,7 +291,7 @@ impl<C: MontConfig<4>> Lanes<C> {
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn transpose(rows: &[Self; LANES]) -> [Self; LANES] {
         let mut out = *rows;
-        for limb in 0..N {
+        for limb in 0..L {
             let mut columns = [_mm512_setzero_si512(); LANES];
             for (column, row) in columns.iter_mut().zip(rows) {
                 *column = row.0[limb];
@@ -247,10 +308,12 @@ impl<C: MontConfig<4>> Lanes<C> {
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn carry(mut self) -> Self {
         let mask = all(LIMB_MASK);
-        for i in 0..N - 1 {
-            self.0[i + 1] = _mm512_add_epi64(self.0[i + 1], _mm512_srai_epi64::<LIMB_BITS>(self.0[i]));
-            self.0[i] = _mm512_and_si512(self.0[i], mask);
-        }
+        each!(i, {
+            if i + 1 < L {
+                self.0[i + 1] = _mm512_add_epi64(self.0[i + 1], _mm512_srai_epi64::<52>(self.0[i]));
+                self.0[i] = _mm512_and_si512(self.0[i], mask);
+            }
+        });
         self
     }
 
@@ -258,7 +321,7 @@ impl<C: MontConfig<4>> Lanes<C> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn plus(mut self, other: &Self) -> Self {
-        for i in 0..N {
+        for i in 0..L {
             self.0[i] = _mm512_add_epi64(self.0[i], other.0[i]);
         }
         self
@@ -268,7 +331,7 @@ impl<C: MontConfig<4>> Lanes<C> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn minus(mut self, other: &Self) -> Self {
-        for i in 0..N {
+        for i in 0..L {
             self.0[i] = _mm512_sub_epi64(self.0[i], other.0[i]);
         }
         self
@@ -278,8 +341,8 @@ impl<C: MontConfig<4>> Lanes<C> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn plus_p(mut self, j: usize) -> Self {
-        for i in 0..N {
-            self.0[i] = _mm512_add_epi64(self.0[i], all(Modulus::<C>::MULTIPLES[i][j]));
+        for i in 0..L {
+            self.0[i] = _mm512_add_epi64(self.0[i], all(Modulus::<M, N, L>::MULTIPLES[i][j]));
         }
         self
     }
@@ -288,27 +351,40 @@ impl<C: MontConfig<4>> Lanes<C> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn negate_if(mut self, lanes: __mmask8) -> Self {
-        for i in 0..N {
-            self.0[i] = _mm512_mask_sub_epi64(self.0[i], lanes, all(Modulus::<C>::MULTIPLES[i][2]), self.0[i]);
+        for i in 0..L {
+            self.0[i] = _mm512_mask_sub_epi64(self.0[i], lanes, all(Modulus::<M, N, L>::MULTIPLES[i][2]), self.0[i]);
         }
         self
     }
 
-    /// Four times the number, not carried.
+    /// 2^B times a number that is below 2^(52·L − B) once carried and not negative; carried.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub fn times_four(mut self) -> Self {
-        for limb in &mut self.0 {
-            *limb = _mm512_slli_epi64::<2>(*limb);
+    pub fn times_power<const B: usize>(mut self) -> Self {
+        if B <= 8 {
+            // Limbs of a few bits over 52 keep them all.
+            for limb in &mut self.0 {
+                *limb = _mm512_sllv_epi64(*limb, all(B as u64));
+            }
+            return self.carry();
         }
-        self
+        let carried = self.carry();
+        let (zero, power, mut out) = (_mm512_setzero_si512(), all(1 << B), Self::ZERO);
+        each!(i, {
+            if i < L {
+                // The low part ends in B zeros, where the high part of the limb below fits in.
+                let above = if i == 0 { zero } else { _mm512_madd52hi_epu64(zero, carried.0[i.max(1) - 1], power) };
+                out.0[i] = _mm512_madd52lo_epu64(above, carried.0[i], power);
+            }
+        });
+        out
     }
 
     /// `other` in the chosen lanes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn replace(mut self, lanes: __mmask8, other: &Self) -> Self {
-        for i in 0..N {
+        for i in 0..L {
             self.0[i] = _mm512_mask_mov_epi64(self.0[i], lanes, other.0[i]);
         }
         self
@@ -320,10 +396,10 @@ impl<C: MontConfig<4>> Lanes<C> {
     pub fn reduce(mut self) -> Self {
         let zero = _mm512_setzero_si512();
         // A carry still due from below makes the top limb wrong by one at most: the reciprocal allows for that.
-        let top = _mm512_add_epi64(self.0[N - 1], _mm512_srai_epi64::<LIMB_BITS>(self.0[N - 2]));
-        let quotient = _mm512_madd52hi_epu64(zero, top, all(Modulus::<C>::RECIPROCAL));
-        for i in 0..N {
-            let row = &Modulus::<C>::MULTIPLES[i];
+        let top = _mm512_add_epi64(self.0[L - 1], _mm512_srai_epi64::<52>(self.0[L - 2]));
+        let quotient = _mm512_madd52hi_epu64(zero, top, all(Modulus::<M, N, L>::RECIPROCAL));
+        for i in 0..L {
+            let row = &Modulus::<M, N, L>::MULTIPLES[i];
             self.0[i] = _mm512_sub_epi64(self.0[i], _mm512_permutexvar_epi64(quotient, vector(*row)));
         }
         self.carry()
@@ -334,7 +410,7 @@ impl<C: MontConfig<4>> Lanes<C> {
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn maybe_zero(&self) -> __mmask8 {
         let low = self.0[0];
-        let is = |j: usize| _mm512_cmpeq_epi64_mask(low, all(Modulus::<C>::MULTIPLES[0][j]));
+        let is = |j: usize| _mm512_cmpeq_epi64_mask(low, all(Modulus::<M, N, L>::MULTIPLES[0][j]));
         is(0) | is(1) | is(2) | is(3)
     }
 
@@ -345,17 +421,19 @@ impl<C: MontConfig<4>> Lanes<C> {
         _mm512_testn_epi64_mask(self.0[0], self.0[0])
     }
 
-    /// (self·other + m·p)/2^260 for carried operands below 2^260: below self·other/2^260 + p, not carried.
+    /// (self·other + m·p)/2^(52·L) for carried operands below 2^(52·L): below self·other/2^(52·L) + p, not carried.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn product(&self, other: &Self) -> Self {
-        let mut t = [_mm512_setzero_si512(); 2 * N];
-        for i in 0..N {
-            for j in 0..N {
-                t[i + j] = _mm512_madd52lo_epu64(t[i + j], self.0[i], other.0[j]);
-                t[i + j + 1] = _mm512_madd52hi_epu64(t[i + j + 1], self.0[i], other.0[j]);
-            }
-        }
+        let mut t = [_mm512_setzero_si512(); 2 * LIMBS_MAX];
+        each!(i, {
+            each!(j, {
+                if i < L && j < L {
+                    t[i + j] = _mm512_madd52lo_epu64(t[i + j], self.0[i], other.0[j]);
+                    t[i + j + 1] = _mm512_madd52hi_epu64(t[i + j + 1], self.0[i], other.0[j]);
+                }
+            });
+        });
         Self::fold(t)
     }
 
@@ -363,43 +441,52 @@ impl<C: MontConfig<4>> Lanes<C> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
     pub fn square(&self) -> Self {
-        let mut t = [_mm512_setzero_si512(); 2 * N];
-        for i in 0..N {
-            for j in i + 1..N {
-                t[i + j] = _mm512_madd52lo_epu64(t[i + j], self.0[i], self.0[j]);
-                t[i + j + 1] = _mm512_madd52hi_epu64(t[i + j + 1], self.0[i], self.0[j]);
+        let mut t = [_mm512_setzero_si512(); 2 * LIMBS_MAX];
+        each!(i, {
+            each!(j, {
+                if i < j && j < L {
+                    t[i + j] = _mm512_madd52lo_epu64(t[i + j], self.0[i], self.0[j]);
+                    t[i + j + 1] = _mm512_madd52hi_epu64(t[i + j + 1], self.0[i], self.0[j]);
+                }
+            });
+        });
+        each!(i, {
+            if i < L {
+                t[2 * i] = _mm512_add_epi64(t[2 * i], t[2 * i]);
+                t[2 * i + 1] = _mm512_add_epi64(t[2 * i + 1], t[2 * i + 1]);
+                t[2 * i] = _mm512_madd52lo_epu64(t[2 * i], self.0[i], self.0[i]);
+                t[2 * i + 1] = _mm512_madd52hi_epu64(t[2 * i + 1], self.0[i], self.0[i]);
             }
-        }
-        for column in &mut t[1..2 * N - 1] {
-            *column = _mm512_add_epi64(*column, *column);
-        }
-        for i in 0..N {
-            t[2 * i] = _mm512_madd52lo_epu64(t[2 * i], self.0[i], self.0[i]);
-            t[2 * i + 1] = _mm512_madd52hi_epu64(t[2 * i + 1], self.0[i], self.0[i]);
-        }
+        });
         Self::fold(t)
     }
 
-    /// Montgomery reduction of ten columns below 2^57.
+    /// Montgomery reduction of 2·L columns below 2^57.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    fn fold(mut t: [__m512i; 2 * N]) -> Self {
-        let (zero, mask, inv) = (_mm512_setzero_si512(), all(LIMB_MASK), all(Modulus::<C>::INV));
-        let p = Modulus::<C>::P;
-        for i in 0..N {
-            let m = _mm512_madd52lo_epu64(zero, t[i], inv);
-            // The low 52 bits of t + m·p are zero, so their sum carries exactly if those of t are not.
-            let carry = _mm512_srli_epi64::<LIMB_BITS>(_mm512_add_epi64(t[i], mask));
-            // The next round waits for this column alone: two short sums instead of a long one.
-            let low = _mm512_madd52lo_epu64(_mm512_add_epi64(t[i + 1], carry), m, all(p[1]));
-            t[i + 1] = _mm512_add_epi64(low, _mm512_madd52hi_epu64(zero, m, all(p[0])));
-            for j in 2..N {
-                t[i + j] = _mm512_madd52hi_epu64(t[i + j], m, all(p[j - 1]));
-                t[i + j] = _mm512_madd52lo_epu64(t[i + j], m, all(p[j]));
+    fn fold(mut t: [__m512i; 2 * LIMBS_MAX]) -> Self {
+        let (zero, mask, inv) = (_mm512_setzero_si512(), all(LIMB_MASK), all(Modulus::<M, N, L>::INV));
+        let p = Modulus::<M, N, L>::P;
+        let mut out = Self::ZERO;
+        each!(i, {
+            if i < L {
+                let m = _mm512_madd52lo_epu64(zero, t[i], inv);
+                // The low 52 bits of t + m·p are zero, so their sum carries exactly if those of t are not.
+                let carry = _mm512_srli_epi64::<52>(_mm512_add_epi64(t[i], mask));
+                // The next round waits for this column alone: two short sums instead of a long one.
+                let low = _mm512_madd52lo_epu64(_mm512_add_epi64(t[i + 1], carry), m, all(p[1]));
+                t[i + 1] = _mm512_add_epi64(low, _mm512_madd52hi_epu64(zero, m, all(p[0])));
+                each!(j, {
+                    if j >= 2 && j < L {
+                        t[i + j] = _mm512_madd52hi_epu64(t[i + j], m, all(p[j - 1]));
+                        t[i + j] = _mm512_madd52lo_epu64(t[i + j], m, all(p[j]));
+                    }
+                });
+                t[i + L] = _mm512_madd52hi_epu64(t[i + L], m, all(p[L - 1]));
             }
-            t[i + N] = _mm512_madd52hi_epu64(t[i + N], m, all(p[N - 1]));
-        }
-        Self([t[5], t[6], t[7], t[8], t[9]], PhantomData)
+        });
+        out.0.copy_from_slice(&t[L..2 * L]);
+        out
     }
 }
 

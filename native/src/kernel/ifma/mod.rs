@@ -47,40 +47,37 @@ pub trait GroupLanes: Element {
     ) -> Option<[Jacobian<Self::Words, D>; 8]>;
 }
 
-impl<M: MontConfig<4>> GroupLanes for Lazy<M, 4> {
-    type Scratch = points::Scratch<M>;
+/// Words and the limbs of 52 bits they take.
+macro_rules! group_lanes {
+    ($n:literal, $l:literal) => {
+        impl<M: MontConfig<$n>> GroupLanes for Lazy<M, $n> {
+            type Scratch = points::Scratch<M, $n, $l>;
 
-    fn add_pairs(_: Ifma, table: &[Point<Self>], pairs: &[Pair], out: &mut [Point<Self>], scratch: &mut Self::Scratch) {
-        // SAFETY: an `Ifma` exists, so the processor has the features the function is compiled for.
-        unsafe { points::add_pairs(table, pairs, out, scratch) }
-    }
+            fn add_pairs(
+                _: Ifma,
+                table: &[Point<Self>],
+                pairs: &[Pair],
+                out: &mut [Point<Self>],
+                scratch: &mut Self::Scratch,
+            ) {
+                // SAFETY: an `Ifma` exists, so the processor has the features the function is compiled for.
+                unsafe { scratch.add_pairs(table, pairs, out) }
+            }
 
-    fn sum<const D: usize>(
-        _: Ifma,
-        terms: impl Iterator<Item = Term<Self::Words, D>>,
-        left: &mut Vec<Term<Self::Words, D>>,
-    ) -> Option<[Jacobian<Self::Words, D>; 8]> {
-        // SAFETY: as above.
-        unsafe { sums::sum::<M, D>(terms, left) }
-    }
+            fn sum<const D: usize>(
+                _: Ifma,
+                terms: impl Iterator<Item = Term<Self::Words, D>>,
+                left: &mut Vec<Term<Self::Words, D>>,
+            ) -> Option<[Jacobian<Self::Words, D>; 8]> {
+                // SAFETY: as above.
+                unsafe { sums::sum::<M, $n, $l, D>(terms, left) }
+            }
+        }
+    };
 }
 
-impl<M: MontConfig<6>> GroupLanes for Lazy<M, 6> {
-    type Scratch = super::portable::Scratch<Self>;
-
-    fn add_pairs(_: Ifma, table: &[Point<Self>], pairs: &[Pair], out: &mut [Point<Self>], scratch: &mut Self::Scratch) {
-        super::portable::add_pairs(super::Portable, table, pairs, out, scratch);
-    }
-
-    fn sum<const D: usize>(
-        _: Ifma,
-        terms: impl Iterator<Item = Term<Self::Words, D>>,
-        left: &mut Vec<Term<Self::Words, D>>,
-    ) -> Option<[Jacobian<Self::Words, D>; 8]> {
-        left.extend(terms);
-        None
-    }
-}
+group_lanes!(4, 5);
+group_lanes!(6, 8);
 
 /// The transforms on eight lanes, for the field of scalars.
 pub trait ScalarLanes: Element {

@@ -9,7 +9,7 @@ use ark_ff::{AdditiveGroup, Fp, MontBackend, MontConfig};
 use std::marker::PhantomData;
 
 use super::super::{Element, Lazy};
-use super::field::{split_words, Lanes, LANES, N};
+use super::field::{split_words, Lanes, LANES};
 use crate::domain::radices;
 use crate::error::Result;
 use crate::field::{inverse, pow};
@@ -17,7 +17,7 @@ use crate::field::{inverse, pow};
 type Limbs = super::super::Limbs<4>;
 type Fr<M> = Fp<MontBackend<M, 4>, 4>;
 /// A number for all lanes.
-type Same = [u64; N];
+type Same = [u64; 5];
 
 /// A factor 2^4 brings an element from times 2^256 to times 2^260.
 fn constant<M: MontConfig<4>>(value: Fr<M>) -> Same {
@@ -60,7 +60,7 @@ impl<M: MontConfig<4>> Stages<M> {
     /// Leaves the unscaled transform in `x`, in natural order; `y` is scratch of the same length.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    fn run<'a>(&self, mut x: &'a mut [Lanes<M>], mut y: &'a mut [Lanes<M>]) -> &'a mut [Lanes<M>] {
+    fn run<'a>(&self, mut x: &'a mut [Lanes<M, 4, 5>], mut y: &'a mut [Lanes<M, 4, 5>]) -> &'a mut [Lanes<M, 4, 5>] {
         let mut stride = 1;
         for stage in &self.stages {
             match stage.radix {
@@ -78,7 +78,7 @@ impl<M: MontConfig<4>> Stages<M> {
 /// A factor of the stage below 2p: carried and multiplied, or only reduced where the factor is 1.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn turn<M: MontConfig<4>>(value: Lanes<M>, twiddle: Option<&Lanes<M>>) -> Lanes<M> {
+fn turn<M: MontConfig<4>>(value: Lanes<M, 4, 5>, twiddle: Option<&Lanes<M, 4, 5>>) -> Lanes<M, 4, 5> {
     match twiddle {
         Some(twiddle) => value.carry().product(twiddle).carry(),
         None => value.reduce(),
@@ -88,7 +88,7 @@ fn turn<M: MontConfig<4>>(value: Lanes<M>, twiddle: Option<&Lanes<M>>) -> Lanes<
 /// Twiddles of row k: `R` of them, none for k = 0.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn row<M: MontConfig<4>, const R: usize>(twiddles: &[Same], k: usize) -> [Option<Lanes<M>>; R] {
+fn row<M: MontConfig<4>, const R: usize>(twiddles: &[Same], k: usize) -> [Option<Lanes<M, 4, 5>>; R] {
     let mut out = [None; R];
     if k > 0 {
         for (out, twiddle) in out.iter_mut().zip(&twiddles[(k - 1) * R..k * R]) {
@@ -100,7 +100,7 @@ fn row<M: MontConfig<4>, const R: usize>(twiddles: &[Same], k: usize) -> [Option
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn stage_2<M: MontConfig<4>>(x: &[Lanes<M>], y: &mut [Lanes<M>], stride: usize, twiddles: &[Same]) {
+fn stage_2<M: MontConfig<4>>(x: &[Lanes<M, 4, 5>], y: &mut [Lanes<M, 4, 5>], stride: usize, twiddles: &[Same]) {
     let half = x.len() / 2;
     for k in 0..half / stride {
         let [w] = row(twiddles, k);
@@ -114,7 +114,13 @@ fn stage_2<M: MontConfig<4>>(x: &[Lanes<M>], y: &mut [Lanes<M>], stride: usize, 
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn stage_3<M: MontConfig<4>>(x: &[Lanes<M>], y: &mut [Lanes<M>], stride: usize, twiddles: &[Same], cube: &Lanes<M>) {
+fn stage_3<M: MontConfig<4>>(
+    x: &[Lanes<M, 4, 5>],
+    y: &mut [Lanes<M, 4, 5>],
+    stride: usize,
+    twiddles: &[Same],
+    cube: &Lanes<M, 4, 5>,
+) {
     let third = x.len() / 3;
     for k in 0..third / stride {
         let [w1, w2] = row(twiddles, k);
@@ -132,7 +138,13 @@ fn stage_3<M: MontConfig<4>>(x: &[Lanes<M>], y: &mut [Lanes<M>], stride: usize, 
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn stage_4<M: MontConfig<4>>(x: &[Lanes<M>], y: &mut [Lanes<M>], stride: usize, twiddles: &[Same], fourth: &Lanes<M>) {
+fn stage_4<M: MontConfig<4>>(
+    x: &[Lanes<M, 4, 5>],
+    y: &mut [Lanes<M, 4, 5>],
+    stride: usize,
+    twiddles: &[Same],
+    fourth: &Lanes<M, 4, 5>,
+) {
     let quarter = x.len() / 4;
     for k in 0..quarter / stride {
         let [w1, w2, w3] = row(twiddles, k);
@@ -153,7 +165,7 @@ fn stage_4<M: MontConfig<4>>(x: &[Lanes<M>], y: &mut [Lanes<M>], stride: usize, 
 struct Direction<M> {
     columns: Stages<M>,
     /// Lane j of vector k: ω^{jk}.
-    twist: Vec<Lanes<M>>,
+    twist: Vec<Lanes<M, 4, 5>>,
     across: Stages<M>,
 }
 
@@ -172,7 +184,7 @@ impl<M: MontConfig<4>> Direction<M> {
     /// The unscaled transform of `x` in `out`, natural order; `x` and `y` are overwritten.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    fn run(&self, x: &mut [Lanes<M>], y: &mut [Lanes<M>], out: &mut [Lanes<M>]) {
+    fn run(&self, x: &mut [Lanes<M, 4, 5>], y: &mut [Lanes<M, 4, 5>], out: &mut [Lanes<M, 4, 5>]) {
         let columns = self.columns.run(x, y);
         let blocks = columns.len() / LANES;
         for (b, (block, twist)) in columns.chunks_exact(LANES).zip(self.twist.chunks_exact(LANES)).enumerate() {
@@ -190,16 +202,16 @@ impl<M: MontConfig<4>> Direction<M> {
 
 /// Eight elements times 2^260.
 #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-fn vector<M: MontConfig<4>>(values: &[Fr<M>; LANES]) -> Lanes<M> {
+fn vector<M: MontConfig<4>>(values: &[Fr<M>; LANES]) -> Lanes<M, 4, 5> {
     Lanes::from_words(&std::array::from_fn(|lane| value_words(values[lane] * Fr::<M>::from(16u64))))
 }
 
 /// Memory of the transforms, kept between calls.
 pub struct Buffers<M> {
-    x: Vec<Lanes<M>>,
-    y: Vec<Lanes<M>>,
-    a: Vec<Lanes<M>>,
-    b: Vec<Lanes<M>>,
+    x: Vec<Lanes<M, 4, 5>>,
+    y: Vec<Lanes<M, 4, 5>>,
+    a: Vec<Lanes<M, 4, 5>>,
+    b: Vec<Lanes<M, 4, 5>>,
 }
 
 impl<M> Default for Buffers<M> {
@@ -212,7 +224,7 @@ pub struct Transforms<M> {
     inverse: Direction<M>,
     forward: Direction<M>,
     /// shift^i / size.
-    scale: Vec<Lanes<M>>,
+    scale: Vec<Lanes<M, 4, 5>>,
     /// 2^8: makes a product of two elements times 2^256, divided by 2^260 twice, an integer.
     to_integer: Same,
 }
@@ -268,7 +280,13 @@ impl<M: MontConfig<4>> Transforms<M> {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    fn to_coset(&self, values: &[Lazy<M, 4>], x: &mut [Lanes<M>], y: &mut [Lanes<M>], out: &mut [Lanes<M>]) {
+    fn to_coset(
+        &self,
+        values: &[Lazy<M, 4>],
+        x: &mut [Lanes<M, 4, 5>],
+        y: &mut [Lanes<M, 4, 5>],
+        out: &mut [Lanes<M, 4, 5>],
+    ) {
         for (x, values) in x.iter_mut().zip(values.chunks_exact(LANES)) {
             *x = Lanes::from_words(&std::array::from_fn(|lane| *values[lane].words()));
         }
