@@ -9,7 +9,7 @@ use crate::curve::{Bls381, Bn254, Curve};
 use crate::field::{pow, random_fr};
 use crate::kernel::{Element, Kernel};
 use crate::prover::{Blinding, Prover};
-use crate::quotient::{Quotient, QuotientWork};
+use crate::quotient::{Quotient, Side};
 use crate::setup::setup;
 use crate::verifier::{Proof, Verifier};
 
@@ -117,7 +117,9 @@ impl Writer {
 fn prove<C: Curve>(prover: &Prover<C>, inputs: &[i64], ctx: &[u8], r: u64, s: u64) -> (Vec<i64>, Proof<C>) {
     let blinding =
         Blinding { r: Zeroizing::new(pow(C::Fr::from(5u64), r)), s: Zeroizing::new(pow(C::Fr::from(7u64), s)) };
-    prover.prove_blinded(inputs, ctx, &blinding, &mut |_| ()).unwrap()
+    let mut outputs = Vec::new();
+    let proof = prover.prove_blinded(inputs, ctx, &blinding, &mut outputs, &mut |_| ()).unwrap();
+    (outputs, proof)
 }
 
 fn check_proofs<C: Curve>(sizes: &[(u64, u32)]) {
@@ -126,15 +128,26 @@ fn check_proofs<C: Curve>(sizes: &[(u64, u32)]) {
         let (pk, vk) = setup::<C>(&Circuit::parse(&file).unwrap()).unwrap();
         let (pk, verifier) = (pk.encode(), Verifier::new(&vk).unwrap());
         let scalar = Prover::<C>::with_kernel(&file, &pk, Kernel::Scalar).unwrap();
-        for kernel in Kernel::available() {
-            let prover = Prover::<C>::with_kernel(&file, &pk, kernel).unwrap();
+        let two = Kernel::available().into_iter().map(|kernel| (kernel, 2));
+        for (kernel, threads) in
+            Kernel::available().into_iter().map(|kernel| (kernel, 1)).chain(two).chain([(Kernel::fastest(), 5)])
+        {
+            let circuit = Circuit::parse(&file).unwrap();
+            let prover = Prover::<C>::for_circuit(circuit, &pk, kernel, threads).unwrap();
+            assert_eq!(prover.threads(), threads);
             let mut draw = Writer { random: seed, ops: vec![], n_ops: 0, rows: vec![], n_rows: 0 };
             for round in 0..8u64 {
                 let (inputs, ctx) = (draw.inputs(), [draw.next(256) as u8; 31]);
                 let expected = prove(&scalar, &inputs, &ctx, round + 1, round * 3 + 1);
                 let found = prove(&prover, &inputs, &ctx, round + 1, round * 3 + 1);
                 assert_eq!(found.0, expected.0);
-                assert_eq!(found.1.encode(), expected.1.encode(), "{} {}, {rows} rows", C::NAME, kernel.name());
+                assert_eq!(
+                    found.1.encode(),
+                    expected.1.encode(),
+                    "{} {} {threads}, {rows} rows",
+                    C::NAME,
+                    kernel.name()
+                );
                 assert_eq!(verifier.verify(&inputs, &found.0, &ctx, &found.1.encode()), Ok(()));
             }
         }
@@ -189,11 +202,16 @@ fn check_quotients<C: Curve>(sizes: &[usize]) {
             (single, random()),
         ];
         let run = |kernel: Kernel, a: &[C::Scalar], b: &[C::Scalar]| {
-            let (quotient, mut work) = (Quotient::<C>::new(size, kernel).unwrap(), QuotientWork::<C>::new(size));
-            work.a.copy_from_slice(a);
-            work.b.copy_from_slice(b);
-            quotient.run(&mut work);
-            work.product.iter().map(canonical::<C::Fr>).collect::<Vec<_>>()
+            let quotient = Quotient::<C>::new(size, kernel).unwrap();
+            let side = |values: &[C::Scalar]| {
+                let mut side = Side::<C>::new(size);
+                side.values.copy_from_slice(values);
+                quotient.to_coset(&mut side);
+                side
+            };
+            let mut product = vec![[0; 4]; size];
+            quotient.product(&side(a), &side(b), &mut product);
+            product.iter().map(canonical::<C::Fr>).collect::<Vec<_>>()
         };
         for (a, b) in &pairs {
             let expected = run(Kernel::Scalar, a, b);
@@ -227,5 +245,16 @@ fn names_choose_the_kernel() {
     match Kernel::named("ifma") {
         Ok(kernel) => assert_eq!(kernel.name(), "ifma"),
         Err(error) => assert_eq!(error.code, "kernel-unavailable"),
+    }
+}
+
+#[test]
+fn numbers_of_threads_out_of_range_are_refused() {
+    let file = Writer::circuit::<Bn254>(1, 36);
+    let circuit = || Circuit::parse(&file).unwrap();
+    let (pk, _) = setup::<Bn254>(&circuit()).unwrap();
+    for threads in [0, 9, usize::MAX] {
+        let refused = Prover::<Bn254>::for_circuit(circuit(), &pk.encode(), Kernel::Scalar, threads).err().unwrap();
+        assert_eq!(refused.code, "threads-range");
     }
 }

@@ -26,7 +26,15 @@ pub fn fr_from_ctx<F: PrimeField>(ctx: &[u8]) -> Result<F> {
     if ctx.len() != CTX_BYTES {
         return Err(Error::new("ctx-length", format!("ctx has {} bytes, expected {CTX_BYTES}", ctx.len())));
     }
-    Ok(F::from_be_bytes_mod_order(ctx))
+    Ok(fr_from_be(ctx))
+}
+
+/// A big-endian integer of any length modulo r, without an allocation (the library's way makes one).
+pub fn fr_from_be<F: PrimeField>(bytes: &[u8]) -> F {
+    let word = |bytes: &[u8]| bytes.iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+    let two_64 = F::from(1u128 << 64);
+    let (first, words) = bytes.split_at(bytes.len() % 8);
+    words.chunks_exact(8).fold(F::from(word(first)), |value, bytes| value * two_64 + F::from(word(bytes)))
 }
 
 /// 32 big-endian bytes, refused unless below the modulus.
@@ -61,7 +69,7 @@ pub fn random_fr<F: PrimeField>() -> Result<F> {
     while value == F::ZERO {
         getrandom::fill(&mut wide)
             .map_err(|e| Error::new("randomness", format!("the system generator failed: {e}")))?;
-        value = F::from_be_bytes_mod_order(&wide);
+        value = fr_from_be(&wide);
     }
     wide.zeroize();
     Ok(value)
@@ -75,4 +83,23 @@ pub fn pow<F: PrimeField>(base: F, exponent: u64) -> F {
 /// Inverse, with a typed error instead of a panic on zero.
 pub fn inverse<F: PrimeField>(value: F) -> Result<F> {
     value.inverse().ok_or_else(|| Error::new("internal", "division by zero in the field"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_any_length_are_reduced_as_by_the_library() {
+        let mut bytes = Vec::new();
+        for i in 0..80u8 {
+            for fill in [i.wrapping_mul(37), 0, 0xff] {
+                bytes.push(fill);
+                assert_eq!(fr_from_be::<ark_bn254::Fr>(&bytes), ark_bn254::Fr::from_be_bytes_mod_order(&bytes));
+                assert_eq!(fr_from_be::<ark_bls12_381::Fr>(&bytes), ark_bls12_381::Fr::from_be_bytes_mod_order(&bytes));
+                bytes.pop();
+            }
+            bytes.push(i.wrapping_mul(91) | 1);
+        }
+    }
 }

@@ -7,6 +7,7 @@ pub mod circuit;
 pub mod curve;
 pub mod domain;
 pub mod encoding;
+mod engine;
 pub mod error;
 pub mod field;
 pub mod kernel;

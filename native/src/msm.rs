@@ -5,12 +5,14 @@
 //! Digits are signed, scalars are first brought below r/2 in magnitude. Buckets are summed by a tree of batch-affine
 //! additions, and weighed as b = 2^l·hi + lo with one sum per hi and one per lo, again by trees.
 
+use std::ops::Range;
+
 use ark_ec::{AdditiveGroup, CurveGroup};
 use ark_ff::{BigInt, BigInteger, PrimeField};
 
 use crate::curve::{Curve, G1Affine, G1Projective};
 use crate::error::{Error, Result};
-use crate::kernel::{with_multiply, GroupElement, Kernel, Limbs, Multiply, Pair, Point, Ref, Scratch, Single};
+use crate::kernel::{with_multiply, GroupElement, Kernel, Limbs, Memory, Multiply, Pair, Point, Ref, Scratch, Single};
 
 /// Tables above this are refused: the largest network measured needs 60 MiB.
 pub const TABLE_BYTES_MAX: usize = 1 << 30;
@@ -41,6 +43,38 @@ pub struct MsmWork<C: Curve> {
 impl<C: Curve> Default for MsmWork<C> {
     fn default() -> Self {
         Self { digits: Vec::new(), trees: Trees::default(), buckets: Vec::new(), sums: Vec::new() }
+    }
+}
+
+impl<C: Curve> MsmWork<C> {
+    /// Memory that no scalars make grow.
+    pub fn of(msm: &FixedMsm<C>) -> Self {
+        let (n_buckets, entries) = (msm.n_buckets(), msm.table.len().max(2 * msm.n_buckets()));
+        let mut trees = Trees::reserved(n_buckets + 1, entries);
+        msm.kernel.warm_up(&mut trees.scratch);
+        let (buckets, sums) = (Vec::with_capacity(n_buckets), Vec::with_capacity(n_buckets + 1));
+        Self { digits: Vec::with_capacity(entries), trees, buckets, sums }
+    }
+
+    /// Overwrites the digits of the scalars, and which entries of the tables they were.
+    pub fn erase(&mut self) {
+        let nothing = Ref::new(0, false);
+        overwrite(&mut self.digits, (0, nothing));
+        overwrite(&mut self.trees.refs, nothing);
+        overwrite(&mut self.trees.pairs, Pair { left: nothing, right: nothing, to: 0 });
+    }
+}
+
+/// To the end of its memory: earlier contents may have been longer.
+fn overwrite<T: Clone>(memory: &mut Vec<T>, value: T) {
+    let all = memory.capacity();
+    memory.clear();
+    memory.resize(all, value);
+}
+
+impl<C: Curve> Memory for MsmWork<C> {
+    fn bytes(&self) -> usize {
+        self.digits.bytes() + self.trees.bytes() + self.buckets.bytes() + self.sums.bytes()
     }
 }
 
@@ -84,21 +118,34 @@ impl<C: Curve> FixedMsm<C> {
 
     /// Σ scalars[i]·P_i. `scalars` has one integer per base, each at most r.
     pub fn run(&self, scalars: &[Limbs<4>], work: &mut MsmWork<C>) -> G1Projective<C> {
+        self.run_part(scalars, 0, 1, work)
+    }
+
+    /// One of `parts` sums that add up to [`Self::run`]: that of the points in an equal share of the buckets. Digits are
+    /// spread evenly over the buckets, so the parts are equally long.
+    pub fn run_part(&self, scalars: &[Limbs<4>], part: usize, parts: usize, work: &mut MsmWork<C>) -> G1Projective<C> {
         debug_assert_eq!(scalars.len(), self.n_bases);
+        let share = |part: usize| (1 + part * self.n_buckets() / parts) as u32;
+        let buckets = share(part)..share(part + 1);
         work.digits.clear();
         for (i, scalar) in scalars.iter().enumerate() {
-            self.push_digits(i, BigInt::new(*scalar), &mut work.digits);
+            self.push_digits(i, BigInt::new(*scalar), &buckets, &mut work.digits);
         }
-        let n_buckets = (1usize << (self.window - 1)) + 1;
-        work.trees.load(n_buckets, &work.digits);
+        work.trees.load(buckets.len(), &work.digits);
         work.trees.reduce(self.kernel, &self.table, &mut work.buckets);
-        self.weigh(work)
+        self.weigh(buckets.start as usize, work)
+    }
+
+    /// Buckets are numbered from 1 to 2^(c−1).
+    fn n_buckets(&self) -> usize {
+        1 << (self.window - 1)
     }
 
     /// Signed digits in −2^(c−1) ≤ d < 2^(c−1); zero digits vanish.
     ///
     /// Adding 2^(c−1) to every window first turns signed digits into plain ones, so there is no carry to follow.
-    fn push_digits(&self, base: usize, mut number: BigInt<4>, out: &mut Vec<(u32, Ref)>) {
+    /// Others than those for `buckets`, whose numbers are counted from the first one, are left out.
+    fn push_digits(&self, base: usize, mut number: BigInt<4>, buckets: &Range<u32>, out: &mut Vec<(u32, Ref)>) {
         let negative = number > C::Fr::MODULUS_MINUS_ONE_DIV_TWO;
         if negative {
             let mut rest = C::Fr::MODULUS;
@@ -109,23 +156,24 @@ impl<C: Curve> FixedMsm<C> {
         let shifted = add_wide(&number, &self.offset);
         for w in 0..self.windows {
             let digit = bits(&shifted, w * self.window, self.window) as i32 - half;
-            if digit != 0 {
-                out.push((digit.unsigned_abs(), Ref::new(base * self.windows + w, negative != (digit < 0))));
+            let bucket = digit.unsigned_abs();
+            if buckets.contains(&bucket) {
+                out.push((bucket - buckets.start, Ref::new(base * self.windows + w, negative != (digit < 0))));
             }
         }
     }
 
-    /// Σ b·bucket[b] with b = 2^l·hi + lo: sums per lo and per hi, then two short running sums.
-    fn weigh(&self, work: &mut MsmWork<C>) -> G1Projective<C> {
+    /// Σ b·bucket[b], where the work's buckets begin with number `first`, with b = 2^l·hi + lo: sums per lo and per hi, then two short running sums.
+    fn weigh(&self, first: usize, work: &mut MsmWork<C>) -> G1Projective<C> {
         let low_bits = self.window / 2;
         let n_low = 1usize << low_bits;
-        let n_high = (work.buckets.len() >> low_bits) + 1;
+        let n_high = (self.n_buckets() >> low_bits) + 1;
         work.digits.clear();
-        for (b, point) in work.buckets.iter().enumerate().skip(1) {
+        for (i, point) in work.buckets.iter().enumerate() {
             if !point.is_infinity() {
-                let (low, high) = (b & (n_low - 1), b >> low_bits);
-                work.digits.push((low as u32, Ref::new(b, false)));
-                work.digits.push(((n_low + high) as u32, Ref::new(b, false)));
+                let (low, high) = ((first + i) & (n_low - 1), (first + i) >> low_bits);
+                work.digits.push((low as u32, Ref::new(i, false)));
+                work.digits.push(((n_low + high) as u32, Ref::new(i, false)));
             }
         }
         work.trees.load(n_low + n_high, &work.digits);
@@ -211,7 +259,30 @@ impl<F: GroupElement> Default for Trees<F> {
     }
 }
 
+impl<F: GroupElement> Memory for Trees<F> {
+    fn bytes(&self) -> usize {
+        let plan = self.counts.bytes() + self.starts.bytes() + self.refs.bytes() + self.pairs.bytes();
+        plan + self.single.bytes() + self.now.bytes() + self.next.bytes() + self.scratch.bytes()
+    }
+}
+
 impl<F: GroupElement> Trees<F> {
+    /// Room for this many groups and entries.
+    fn reserved(n_groups: usize, entries: usize) -> Self {
+        // Every group leaves at most one point over.
+        let sums = entries / 2 + n_groups;
+        Self {
+            counts: Vec::with_capacity(n_groups),
+            starts: Vec::with_capacity(n_groups),
+            refs: Vec::with_capacity(entries),
+            pairs: Vec::with_capacity(entries / 2),
+            single: Vec::with_capacity(n_groups),
+            now: Vec::with_capacity(sums),
+            next: Vec::with_capacity(sums),
+            scratch: Scratch::default(),
+        }
+    }
+
     /// Sorts (group, reference) entries by group.
     fn load(&mut self, n_groups: usize, entries: &[(u32, Ref)]) {
         self.counts.clear();

@@ -143,11 +143,11 @@ macro_rules! either {
 }
 
 impl AnyProver {
-    fn new(circuit: &[u8], proving_key: &[u8], kernel: Kernel) -> Result<Self, Error> {
+    fn new(circuit: &[u8], proving_key: &[u8], kernel: Kernel, threads: usize) -> Result<Self, Error> {
         let circuit = Circuit::parse(circuit)?;
         Ok(match circuit.curve {
-            CurveId::Bn254 => Self::Bn254(crate::prover::Prover::for_circuit(circuit, proving_key, kernel)?),
-            CurveId::Bls381 => Self::Bls381(crate::prover::Prover::for_circuit(circuit, proving_key, kernel)?),
+            CurveId::Bn254 => Self::Bn254(crate::prover::Prover::for_circuit(circuit, proving_key, kernel, threads)?),
+            CurveId::Bls381 => Self::Bls381(crate::prover::Prover::for_circuit(circuit, proving_key, kernel, threads)?),
         })
     }
 }
@@ -157,15 +157,13 @@ struct Prover(AnyProver);
 
 #[pymethods]
 impl Prover {
-    /// `kernel`: a name from `kernels`; None: the one SITS_KERNEL names, else the fastest. One thread.
+    /// `kernel`: a name from `kernels`; None: the one SITS_KERNEL names, else the fastest. `threads`: 1 to 8, with the one
+    /// that calls `prove`; the others belong to the prover and sleep between proofs.
     #[new]
     #[pyo3(signature = (circuit, proving_key, *, kernel = None, threads = 1))]
     fn new(py: Python<'_>, circuit: &[u8], proving_key: &[u8], kernel: Option<&str>, threads: usize) -> PyResult<Self> {
         let kernel = kernel.map_or_else(Kernel::from_environment, Kernel::named)?;
-        if threads != 1 {
-            return Err(Error::new("threads-unsupported", format!("{threads} threads, this prover uses one")).into());
-        }
-        Ok(Self(guarded(py, || AnyProver::new(circuit, proving_key, kernel))?))
+        Ok(Self(guarded(py, || AnyProver::new(circuit, proving_key, kernel, threads))?))
     }
 
     fn prove<'py>(
@@ -245,9 +243,16 @@ impl Prover {
         either!(AnyProver, &self.0, p => p.circuit.curve.name())
     }
 
+    /// How many threads work on a proof, with the one that asks for it.
     #[getter]
     fn threads(&self) -> usize {
-        1
+        either!(AnyProver, &self.0, p => p.threads())
+    }
+
+    /// Bytes that proofs work in, kept between them; final after the first two.
+    #[getter]
+    fn work_bytes(&self) -> usize {
+        either!(AnyProver, &self.0, p => p.work_bytes())
     }
 
     #[getter]

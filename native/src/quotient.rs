@@ -7,7 +7,7 @@ use crate::domain::Domain;
 use crate::error::Result;
 #[cfg(target_arch = "x86_64")]
 use crate::kernel::ifma::{Ifma, ScalarLanes};
-use crate::kernel::{with_multiply, Element, Kernel, Limbs, Multiply};
+use crate::kernel::{with_multiply, Element, Kernel, Limbs, Memory, Multiply};
 
 pub struct Quotient<C: Curve> {
     pub domain: Domain<C>,
@@ -16,28 +16,32 @@ pub struct Quotient<C: Curve> {
     lanes: Option<(Ifma, <C::Scalar as ScalarLanes>::Transforms)>,
 }
 
-/// Memory of one quotient, kept between calls.
-pub struct QuotientWork<C: Curve> {
-    /// Values on the domain: overwritten by [`Quotient::run`].
-    pub a: Vec<C::Scalar>,
-    pub b: Vec<C::Scalar>,
-    /// Values on the coset as integers, each at most r.
-    pub product: Vec<Limbs<4>>,
+/// One of the two polynomials, and memory of its transforms, kept between calls.
+pub struct Side<C: Curve> {
+    /// Values on the domain: overwritten by [`Quotient::to_coset`].
+    pub values: Vec<C::Scalar>,
     scratch: Vec<C::Scalar>,
     #[cfg(target_arch = "x86_64")]
     buffers: <C::Scalar as ScalarLanes>::Buffers,
 }
 
-impl<C: Curve> QuotientWork<C> {
+impl<C: Curve> Side<C> {
     pub fn new(size: usize) -> Self {
         Self {
-            a: vec![C::Scalar::ZERO; size],
-            b: vec![C::Scalar::ZERO; size],
-            product: vec![[0; 4]; size],
+            values: vec![C::Scalar::ZERO; size],
             scratch: vec![C::Scalar::ZERO; size],
             #[cfg(target_arch = "x86_64")]
             buffers: Default::default(),
         }
+    }
+}
+
+impl<C: Curve> Memory for Side<C> {
+    fn bytes(&self) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        return self.values.bytes() + self.scratch.bytes() + self.buffers.bytes();
+        #[cfg(not(target_arch = "x86_64"))]
+        return self.values.bytes() + self.scratch.bytes();
     }
 }
 
@@ -57,20 +61,27 @@ impl<C: Curve> Quotient<C> {
         })
     }
 
-    pub fn run(&self, work: &mut QuotientWork<C>) {
+    /// From values on the domain to values on the coset, which stay in the side's memory.
+    pub fn to_coset(&self, side: &mut Side<C>) {
         #[cfg(target_arch = "x86_64")]
         if let Some((ifma, transforms)) = &self.lanes {
-            let QuotientWork { a, b, buffers, product, .. } = work;
-            return C::Scalar::product_on_coset(*ifma, transforms, a, b, buffers, product);
+            return C::Scalar::to_coset(*ifma, transforms, &side.values, &mut side.buffers);
         }
-        with_multiply!(self.kernel, k => self.run_scalar(k, work));
+        with_multiply!(self.kernel, k => self.domain.to_coset(k, &mut side.values, &mut side.scratch));
     }
 
-    fn run_scalar<K: Multiply>(&self, kernel: K, work: &mut QuotientWork<C>) {
-        self.domain.to_coset(kernel, &mut work.a, &mut work.scratch);
-        self.domain.to_coset(kernel, &mut work.b, &mut work.scratch);
-        for ((a, b), out) in work.a.iter().zip(&work.b).zip(&mut work.product) {
-            *out = a.times(*b, kernel).reduce().into_bigint().0;
+    /// The integers A·B mod r on the coset, each at most r.
+    pub fn product(&self, a: &Side<C>, b: &Side<C>, out: &mut [Limbs<4>]) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some((ifma, transforms)) = &self.lanes {
+            return C::Scalar::product(*ifma, transforms, &a.buffers, &b.buffers, out);
         }
+        with_multiply!(self.kernel, k => multiply::<C, _>(&a.values, &b.values, out, k));
+    }
+}
+
+fn multiply<C: Curve, K: Multiply>(a: &[C::Scalar], b: &[C::Scalar], out: &mut [Limbs<4>], kernel: K) {
+    for ((a, b), out) in a.iter().zip(b).zip(out) {
+        *out = a.times(*b, kernel).reduce().into_bigint().0;
     }
 }

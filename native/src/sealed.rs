@@ -12,6 +12,7 @@ use zeroize::Zeroize;
 use crate::circuit::{Circuit, Sealed, COMMITMENT_WIRE};
 use crate::curve::{Curve, G1Projective, G2Projective};
 use crate::error::{Error, Result};
+use crate::field::fr_from_be;
 use crate::kernel::{Element, Kernel, Limbs};
 use crate::keys::ProvingKey;
 use crate::msm::{FixedMsm, MsmWork};
@@ -45,7 +46,7 @@ impl<F: PrimeField<BigInt = BigInt<4>>> FieldProgram<F> {
             return Err(Error::new("salt-length", format!("a salt of {} bytes, expected {SALT_BYTES}", salt.len())));
         }
         let first = circuit.salt_wire() as usize;
-        witness.field[0] = F::from_be_bytes_mod_order(salt);
+        witness.field[0] = fr_from_be(salt);
         for (product, [a, b]) in sealed.products.iter().zip(&self.products) {
             let value = evaluate(a, witness, first) * evaluate(b, witness, first);
             witness.field[product.wire as usize - first] = value;
@@ -94,6 +95,13 @@ pub struct FullSizeParts<C: Curve> {
     pub b1: G1Projective<C>,
     pub b2: G2Projective<C>,
     pub k: G1Projective<C>,
+}
+
+impl<C: Curve> FullSizeParts<C> {
+    pub fn zero() -> Self {
+        let (zero, zero_2) = (G1Projective::<C>::ZERO, G2Projective::<C>::ZERO);
+        Self { a: zero, b1: zero, b2: zero_2, k: zero }
+    }
 }
 
 fn at_full_wires<T: Copy>(circuit: &Circuit, query: &[T]) -> Vec<T> {

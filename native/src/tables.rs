@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use ark_ec::short_weierstrass::{Affine, Projective, SWCurveConfig};
 use ark_ec::{AdditiveGroup, AffineRepr, CurveGroup};
-use ark_ff::Field;
+use ark_ff::{Field, PrimeField};
 
 use crate::error::{Error, Result};
 use crate::kernel::{Coordinate, GroupElement, Kernel, Term};
@@ -58,7 +58,12 @@ pub struct QueryTables<F, C: SWCurveConfig, const D: usize> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Slot {
     Booleans(Vec<u32>),
-    Byte { wire: u32, index: u32 },
+    /// `last`: what is beyond this byte has no table.
+    Byte {
+        wire: u32,
+        index: u32,
+        last: bool,
+    },
 }
 
 /// One lookup of a proof: entry `byte` of slot `slot`, negated or not.
@@ -101,7 +106,7 @@ impl<F: GroupElement, C: SWCurveConfig<BaseField: Coordinate<F, D>>, const D: us
                     *base = self.points[*wire as usize].into_group();
                 }
             }
-            Slot::Byte { wire, index } => {
+            Slot::Byte { wire, index, .. } => {
                 let mut point = self.points[*wire as usize].into_group();
                 (0..8 * index).for_each(|_| {
                     point.double_in_place();
@@ -115,27 +120,36 @@ impl<F: GroupElement, C: SWCurveConfig<BaseField: Coordinate<F, D>>, const D: us
         bases
     }
 
-    /// Adds the looked-up entries and the rest, which is (wire, scalar), to `sum`.
-    pub fn accumulate(&self, sum: &mut Projective<C>, lookups: &[Lookup], rest: &[(u32, C::ScalarField)]) {
-        let mut left = Vec::new();
-        for [x, y, z] in self.kernel.sum::<F, D>(lookups.iter().filter_map(|l| self.term(l)), &mut left) {
+    /// The looked-up entries and the rest, which is (wire, scalar), added to `start`. `left` is memory.
+    pub fn sum(
+        &self,
+        start: Projective<C>,
+        lookups: &[Lookup],
+        rest: &[(u32, C::ScalarField)],
+        left: &mut Vec<Term<F::Words, D>>,
+    ) -> Projective<C> {
+        let mut sum = start;
+        left.clear();
+        for [x, y, z] in self.kernel.sum::<F, D>(lookups.iter().filter_map(|l| self.term(l)), left) {
             let [x, y, z] = [x, y, z].map(C::BaseField::from_words);
-            *sum += Projective::new_unchecked(x, y, z);
+            sum += Projective::new_unchecked(x, y, z);
         }
         for term in left {
             let point = Affine::new_unchecked(C::BaseField::from_words(term.x), C::BaseField::from_words(term.y));
             if term.negate {
-                *sum -= point;
+                sum -= point;
             } else {
-                *sum += point;
+                sum += point;
             }
         }
         for (wire, scalar) in rest {
             let point = self.points[*wire as usize];
             if !point.is_zero() {
-                *sum += point * *scalar;
+                // Bit by bit: the library's faster way allocates.
+                sum += point.mul_bigint(scalar.into_bigint());
             }
         }
+        sum
     }
 
     /// None if the entry is infinity.

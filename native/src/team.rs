@@ -36,7 +36,7 @@ struct Shared<T> {
     state: Mutex<State>,
     /// There are tasks to take, or it is time to stop.
     wake: Condvar,
-    /// The last task is done.
+    /// A worker has begun, or the last task is done.
     done: Condvar,
 }
 
@@ -46,6 +46,8 @@ struct State {
     left: Range<usize>,
     /// Tasks being worked on.
     running: usize,
+    /// Workers that have begun.
+    begun: usize,
     failed: bool,
     stop: bool,
 }
@@ -75,6 +77,8 @@ impl<T: Tasks> Shared<T> {
 
     fn serve(&self) {
         let mut state = self.lock();
+        state.begun += 1;
+        self.done.notify_one();
         while !state.stop {
             state = self.work(state);
             if state.running == 0 {
@@ -99,6 +103,9 @@ impl<T: Tasks> Team<T> {
             // On failure the team is dropped, which stops the workers it has.
             team.workers.push(worker.map_err(|e| Error::new("threads-unavailable", format!("no thread: {e}")))?);
         }
+        // A thread allocates when it begins; no proof shall wait for that.
+        let yet_to_begin = |state: &mut State| state.begun < threads - 1;
+        drop(team.shared.done.wait_while(team.shared.lock(), yet_to_begin).unwrap_or_else(PoisonError::into_inner));
         Ok(team)
     }
 

@@ -99,15 +99,15 @@ impl<F: PrimeField> Witness<F> {
         Ok(())
     }
 
-    /// The outputs as the signed 64-bit integers a command carries.
-    pub fn outputs(&self, circuit: &Circuit) -> Result<Vec<i64>> {
+    /// Writes the outputs as the signed 64-bit integers a command carries.
+    pub fn outputs(&self, circuit: &Circuit, out: &mut Vec<i64>) -> Result<()> {
         let first = circuit.first_output() as usize;
-        self.values[first..first + circuit.n_outputs as usize]
-            .iter()
-            .map(|v| {
-                i64::try_from(*v).map_err(|_| Error::new("witness-overflow", format!("output {v} needs over 64 bits")))
-            })
-            .collect()
+        out.clear();
+        for value in &self.values[first..first + circuit.n_outputs as usize] {
+            let small = i64::try_from(*value);
+            out.push(small.map_err(|_| Error::new("witness-overflow", format!("output {value} needs over 64 bits")))?);
+        }
+        Ok(())
     }
 
     pub fn to_field(&self, circuit: &Circuit) -> Vec<F> {

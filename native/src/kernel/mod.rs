@@ -123,6 +123,20 @@ pub struct Term<W, const D: usize> {
 /// Jacobian coordinates.
 pub type Jacobian<W, const D: usize> = [[W; D]; 3];
 
+/// What keeps memory between calls, and how much.
+pub trait Memory {
+    fn bytes(&self) -> usize;
+}
+
+impl<T> Memory for Vec<T> {
+    fn bytes(&self) -> usize {
+        self.capacity() * size_of::<T>()
+    }
+}
+
+/// Pairs that share an inversion: more would save nothing, and need memory beyond the nearer caches.
+const BATCH: usize = 2048;
+
 /// Memory of a batch, kept between calls.
 pub struct Scratch<F: GroupElement> {
     portable: portable::Scratch<F>,
@@ -137,6 +151,15 @@ impl<F: GroupElement> Default for Scratch<F> {
             #[cfg(target_arch = "x86_64")]
             ifma: F::Scratch::default(),
         }
+    }
+}
+
+impl<F: GroupElement> Memory for Scratch<F> {
+    fn bytes(&self) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        return self.portable.bytes() + self.ifma.bytes();
+        #[cfg(not(target_arch = "x86_64"))]
+        self.portable.bytes()
     }
 }
 
@@ -247,7 +270,7 @@ impl Kernel {
         lanes.into_iter().flat_map(<[Jacobian<F::Words, D>; 8]>::into_iter)
     }
 
-    /// `out[pair.to] = table[pair.left] + table[pair.right]` for all pairs, with one inversion.
+    /// `out[pair.to] = table[pair.left] + table[pair.right]` for all pairs.
     pub fn add_pairs<F: GroupElement>(
         self,
         table: &[Point<F>],
@@ -255,11 +278,19 @@ impl Kernel {
         out: &mut [Point<F>],
         scratch: &mut Scratch<F>,
     ) {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Ifma(ifma) => F::add_pairs(ifma, table, pairs, out, &mut scratch.ifma),
-            _ => with_multiply!(self, k => portable::add_pairs(k, table, pairs, out, &mut scratch.portable)),
+        for pairs in pairs.chunks(BATCH) {
+            match self {
+                #[cfg(target_arch = "x86_64")]
+                Self::Ifma(ifma) => F::add_pairs(ifma, table, pairs, out, &mut scratch.ifma),
+                _ => with_multiply!(self, k => portable::add_pairs(k, table, pairs, out, &mut scratch.portable)),
+            }
         }
+    }
+
+    /// Makes a scratch grow to its final size: the largest batch there is, all of exceptional pairs.
+    pub fn warm_up<F: GroupElement>(self, scratch: &mut Scratch<F>) {
+        let (nothing, mut out) = (Ref::new(0, false), [Point::INFINITY]);
+        self.add_pairs(&out.clone(), &[Pair { left: nothing, right: nothing, to: 0 }; BATCH], &mut out, scratch);
     }
 }
 

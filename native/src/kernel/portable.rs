@@ -1,6 +1,6 @@
 //! The scalar kernels: one loop, each with its own multiplication.
 
-use super::{Element, Multiply, Pair, Point};
+use super::{Element, Memory, Multiply, Pair, Point};
 
 /// Pairs worked on together, each with its own chain of products: a kernel may interleave what does not wait for each
 /// other's results.
@@ -15,6 +15,12 @@ pub struct Scratch<F> {
 impl<F> Default for Scratch<F> {
     fn default() -> Self {
         Self { prefixes: Vec::new() }
+    }
+}
+
+impl<F> Memory for Scratch<F> {
+    fn bytes(&self) -> usize {
+        self.prefixes.bytes()
     }
 }
 

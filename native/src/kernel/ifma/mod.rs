@@ -8,7 +8,7 @@ mod points;
 mod sums;
 mod transform;
 
-use super::{Adx, Element, Jacobian, Lazy, Limbs, Pair, Point, Term};
+use super::{Adx, Element, Jacobian, Lazy, Limbs, Memory, Pair, Point, Term};
 use crate::error::Result;
 use ark_ff::MontConfig;
 
@@ -34,7 +34,7 @@ impl Ifma {
 /// Loops over points on eight lanes, for the field of their coordinates.
 pub trait GroupLanes: Element {
     /// Memory of a batch, kept between calls.
-    type Scratch: Default + Send;
+    type Scratch: Default + Send + Memory;
 
     /// `out[pair.to] = table[pair.left] + table[pair.right]` for all pairs, with one inversion.
     fn add_pairs(
@@ -88,19 +88,21 @@ group_lanes!(6, 8);
 /// The transforms on eight lanes, for the field of scalars.
 pub trait ScalarLanes: Element {
     type Transforms: Send + Sync;
-    /// Memory of the transforms, kept between calls.
-    type Buffers: Default + Send;
+    /// Memory of one polynomial's transforms, kept between calls.
+    type Buffers: Default + Send + Memory;
 
     /// `None` if the domain's size does not suit the lanes.
     fn transforms(ifma: Ifma, size: usize, root: Self::Field, shift: Self::Field) -> Result<Option<Self::Transforms>>;
 
-    /// The integers A·B mod r on the coset, each at most r, for values on the domain.
-    fn product_on_coset(
+    /// From values on the domain to values on the coset, which stay in the buffers.
+    fn to_coset(ifma: Ifma, transforms: &Self::Transforms, values: &[Self], buffers: &mut Self::Buffers);
+
+    /// The integers A·B mod r on the coset, each at most r.
+    fn product(
         ifma: Ifma,
         transforms: &Self::Transforms,
-        a: &[Self],
-        b: &[Self],
-        buffers: &mut Self::Buffers,
+        a: &Self::Buffers,
+        b: &Self::Buffers,
         out: &mut [Self::Words],
     );
 }
@@ -117,15 +119,13 @@ impl<M: MontConfig<4>> ScalarLanes for Lazy<M, 4> {
         unsafe { Self::Transforms::new(size, root, shift) }.map(Some)
     }
 
-    fn product_on_coset(
-        _: Ifma,
-        transforms: &Self::Transforms,
-        a: &[Self],
-        b: &[Self],
-        buffers: &mut Self::Buffers,
-        out: &mut [Limbs<4>],
-    ) {
+    fn to_coset(_: Ifma, transforms: &Self::Transforms, values: &[Self], buffers: &mut Self::Buffers) {
         // SAFETY: as above.
-        unsafe { transforms.product_on_coset(a, b, buffers, out) }
+        unsafe { transforms.to_coset(values, buffers) }
+    }
+
+    fn product(_: Ifma, transforms: &Self::Transforms, a: &Self::Buffers, b: &Self::Buffers, out: &mut [Limbs<4>]) {
+        // SAFETY: as above.
+        unsafe { transforms.product(a, b, out) }
     }
 }

@@ -7,7 +7,7 @@ use core::arch::x86_64::*;
 
 use ark_ff::MontConfig;
 
-use super::super::{portable, Element, Lazy, Limbs, Pair, Portable, Ref, Words};
+use super::super::{portable, Element, Lazy, Limbs, Memory, Pair, Portable, Ref, Words};
 use super::field::{transpose, words_at, Lanes, LANES};
 
 type Point<M, const N: usize> = super::super::Point<Lazy<M, N>>;
@@ -36,6 +36,12 @@ impl<M: MontConfig<N>, const N: usize, const L: usize> Default for Scratch<M, N,
             exceptional: Vec::new(),
             portable: portable::Scratch::default(),
         }
+    }
+}
+
+impl<M: MontConfig<N>, const N: usize, const L: usize> Memory for Scratch<M, N, L> {
+    fn bytes(&self) -> usize {
+        self.prefixes.bytes() + self.skipped.bytes() + self.exceptional.bytes() + self.portable.bytes()
     }
 }
 

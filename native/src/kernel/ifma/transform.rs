@@ -8,7 +8,7 @@ use ark_ff::{AdditiveGroup, Fp, MontBackend, MontConfig};
 
 use std::marker::PhantomData;
 
-use super::super::{Element, Lazy};
+use super::super::{Element, Lazy, Memory};
 use super::field::{split_words, Lanes, LANES};
 use crate::domain::radices;
 use crate::error::Result;
@@ -206,17 +206,22 @@ fn vector<M: MontConfig<4>>(values: &[Fr<M>; LANES]) -> Lanes<M, 4, 5> {
     Lanes::from_words(&std::array::from_fn(|lane| value_words(values[lane] * Fr::<M>::from(16u64))))
 }
 
-/// Memory of the transforms, kept between calls.
+/// Memory of one polynomial's transforms, kept between calls.
 pub struct Buffers<M> {
     x: Vec<Lanes<M, 4, 5>>,
     y: Vec<Lanes<M, 4, 5>>,
-    a: Vec<Lanes<M, 4, 5>>,
-    b: Vec<Lanes<M, 4, 5>>,
+    out: Vec<Lanes<M, 4, 5>>,
+}
+
+impl<M> Memory for Buffers<M> {
+    fn bytes(&self) -> usize {
+        self.x.bytes() + self.y.bytes() + self.out.bytes()
+    }
 }
 
 impl<M> Default for Buffers<M> {
     fn default() -> Self {
-        Self { x: Vec::new(), y: Vec::new(), a: Vec::new(), b: Vec::new() }
+        Self { x: Vec::new(), y: Vec::new(), out: Vec::new() }
     }
 }
 
@@ -256,37 +261,13 @@ impl<M: MontConfig<4>> Transforms<M> {
         })
     }
 
-    /// The integers A·B mod r on the coset, each at most r, for values on the domain.
+    /// From values on the domain to values on the coset, in `buffers.out`.
     #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    pub(super) fn product_on_coset(
-        &self,
-        a: &[Lazy<M, 4>],
-        b: &[Lazy<M, 4>],
-        buffers: &mut Buffers<M>,
-        out: &mut [Limbs],
-    ) {
-        let Buffers { x, y, a: left, b: right } = buffers;
-        for buffer in [&mut *x, &mut *y, &mut *left, &mut *right] {
+    pub(super) fn to_coset(&self, values: &[Lazy<M, 4>], buffers: &mut Buffers<M>) {
+        let Buffers { x, y, out } = buffers;
+        for buffer in [&mut *x, &mut *y, &mut *out] {
             buffer.resize(self.scale.len(), Lanes::ZERO);
         }
-        self.to_coset(a, x, y, left);
-        self.to_coset(b, x, y, right);
-        let to_integer = Lanes::same(&self.to_integer);
-        for ((a, b), out) in left.iter().zip(right.iter()).zip(out.chunks_exact_mut(LANES)) {
-            let words = a.product(b).carry().product(&to_integer).carry().to_words();
-            out.copy_from_slice(&words);
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
-    fn to_coset(
-        &self,
-        values: &[Lazy<M, 4>],
-        x: &mut [Lanes<M, 4, 5>],
-        y: &mut [Lanes<M, 4, 5>],
-        out: &mut [Lanes<M, 4, 5>],
-    ) {
         for (x, values) in x.iter_mut().zip(values.chunks_exact(LANES)) {
             *x = Lanes::from_words(&std::array::from_fn(|lane| *values[lane].words()));
         }
@@ -295,5 +276,15 @@ impl<M: MontConfig<4>> Transforms<M> {
             *x = value.product(scale).carry();
         }
         self.forward.run(x, y, out);
+    }
+
+    /// The integers A·B mod r on the coset, each at most r.
+    #[target_feature(enable = "avx512f,avx512ifma,avx512vbmi2")]
+    pub(super) fn product(&self, a: &Buffers<M>, b: &Buffers<M>, out: &mut [Limbs]) {
+        let to_integer = Lanes::same(&self.to_integer);
+        for ((a, b), out) in a.out.iter().zip(&b.out).zip(out.chunks_exact_mut(LANES)) {
+            let words = a.product(b).carry().product(&to_integer).carry().to_words();
+            out.copy_from_slice(&words);
+        }
     }
 }
