@@ -70,12 +70,15 @@ class Groth16Prover:
     """
 
     def __init__(self, circuit: bytes, proving_key: bytes, *, kernel: str | None = None, threads: int = 1) -> None:
-        """``threads`` (1 to 8) share the work of one proof.
+        """``threads`` (1 to 8, with the caller's) share the work of one proof; the others sleep between proofs.
+
+        They end with the prover. In a child made by ``os.fork`` the caller's thread does everything; fork while no
+        proof is under way, for its locks would stay held in the child.
 
         ``kernel`` is one of :func:`kernels` (default: what ``SITS_KERNEL`` names, else the fastest).
 
         Raises :class:`ProverError` (``circuit-…``, ``pk-…``, ``kernel-unknown``, ``kernel-unavailable``,
-        ``threads-range``).
+        ``threads-range``, ``threads-unavailable``).
         """
         from attest import _native
 
@@ -112,6 +115,11 @@ class Groth16Prover:
     @property
     def table_bytes(self) -> int:
         return self._native.table_bytes
+
+    @property
+    def work_bytes(self) -> int:
+        """Memory proofs work in, kept between them; final after the first two. Nothing else is allocated per proof."""
+        return self._native.work_bytes
 
     def prove(self, inputs: Sequence[int], ctx: bytes) -> ProvenInference:
         """Runs the circuit on ``inputs`` and proves it, bound to the 31 bytes ``ctx``.
