@@ -21,7 +21,8 @@ from attest.archive.write import Keys, development_keys
 from attest.command import ProofPolicy, SessionKey, parse_command, sign_command
 from attest.ledger import Ledger
 from attest.ledger.merkle import leaf_hash
-from attest.proof import Curve, PyEccVerifier, development_setup, key_hash
+from attest.proof import Curve, PyEccVerifier, ceremony, development_setup, key_hash
+from attest.proof.ceremony_folder import CeremonyFolder
 from attest.proof.circuit import on_curve
 from tests.attest.ledger.scenario import CIRCUIT, MODULE, MODULE_MANIFEST, RULES, Scenario, whole
 
@@ -225,6 +226,26 @@ def test_keys_of_a_ceremony_are_not_called_development(tmp_path: Path, ledger_fi
 
     archived(tmp_path / "a", ledger_file, make_keys=keys)
     assert verify_archive(tmp_path / "a").development == 0
+
+
+def test_keys_of_a_real_ceremony(tmp_path: Path, ledger_file: Path) -> None:
+    circuit = on_curve(CIRCUIT, Curve.BLS12_381)
+    phase1 = tmp_path / "phase1"
+    ceremony.new_phase1(phase1, curve=Curve.BLS12_381, power=ceremony.power_for(circuit))
+    ceremony.contribute(phase1, name="vendor")
+    folder = CeremonyFolder.create(tmp_path / "c", circuit=circuit, phase1=phase1)
+    for name in ("operator", "auditor"):
+        ceremony.contribute(folder.transcript, name=name)
+
+    def keys(_: bytes, wanted: bytes) -> Keys:
+        made = folder.verify(wanted)
+        return Keys(made.proving_key, made.verification_key, made.contributions)
+
+    manifest = archived(tmp_path / "a", ledger_file, make_keys=keys)
+    assert [entry.contributors for entry in manifest.modules.values()] == [2]
+    report = verify_archive(tmp_path / "a", ledger=ledger_file)
+    assert report.ok, report.findings
+    assert report.development == 0
 
 
 # --- alterations ------------------------------------------------------------------------------------------------------
