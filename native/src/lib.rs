@@ -21,5 +21,6 @@ mod reader;
 mod rows;
 pub mod setup;
 mod tables;
+pub mod team;
 pub mod verifier;
 pub mod witness;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -10,16 +11,18 @@ import typer
 
 from attest.archive import ArchiveReport, ArchiveWriter, ModuleSource, verify_archive
 from attest.archive.format import MANIFEST_BYTES_MAX, MANIFEST_FILE, ArchiveManifest, read_file
-from attest.archive.write import Keys, development_keys
+from attest.archive.write import FindModule, Keys, development_keys
+from attest.command import parse_command
 from attest.ledger import Ledger, RecordKind
 from attest.proof import Curve
+from attest.proof.ceremony_folder import CeremonyFolder
+from attest.proof.circuit import on_curve
 from sitsedge.cli.audit_commands import DirArgument, EngineOption, find_ledgers
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
 from sitsedge.errors import SitsError
 from sitsedge.modules.parts import read_parts
 
 FINDINGS_SHOWN: Final = 20
-KEY_FILES: Final = ("proving_key.bin", "verification_key.bin")
 
 LedgerName = Annotated[str, typer.Option("--ledger", help="device or gate")]
 BundleOption = Annotated[
@@ -36,8 +39,12 @@ def archive_command(
     curve: Annotated[str, typer.Option("--curve", help="bls12-381 or bn254")] = Curve.BLS12_381.text,
     bundle: BundleOption = None,
     keys: Annotated[
-        Path | None, typer.Option("--keys", help="folder with keys of a ceremony (default: development keys)")
+        Path | None, typer.Option("--keys", help="ceremony folder with the keys (default: development keys)")
     ] = None,
+    circuits_only: Annotated[
+        bool,
+        typer.Option("--circuits-only", help="write the modules' circuits on that curve, for a ceremony, and stop"),
+    ] = False,
     output: Output = OutputOption,
 ) -> None:
     """Prove recorded commands again, on BLS12-381 for the archive; the folder can be checked without anything else."""
@@ -49,6 +56,9 @@ def archive_command(
         opened = Ledger.open_readonly(ledgers / ledger / "ledger.db")
         try:
             end = _last_record(out, opened) if last is None else last
+            if circuits_only:
+                _write_circuits(out, opened, first, end, Curve.named(curve), lambda d: _find(d, ledgers, bundle or ()))
+                return
             writer = ArchiveWriter(
                 out,
                 opened,
@@ -57,7 +67,7 @@ def archive_command(
                 last=end,
                 curve=Curve.named(curve),
                 find_module=lambda digest: _find(digest, ledgers, bundle or ()),
-                make_keys=development_keys if keys is None else lambda digest, _: _given_keys(keys),
+                make_keys=development_keys if keys is None else lambda _, circuit: _ceremony_keys(keys, circuit),
             )
             manifest = writer.run(lambda done: note(f"{done} commands"))
         finally:
@@ -92,6 +102,20 @@ def verify_archive_command(
     raise typer.Exit(Exit.OK if report.ok else Exit.REFUSED)
 
 
+def _write_circuits(out: Path, ledger: Ledger, first: int, last: int, curve: Curve, find: FindModule) -> None:
+    """``circuit-MODULE.bin`` for every module that decided a command of the range."""
+    modules = {
+        parse_command(leaf.data, None).command.header.module_digest
+        for leaf in takewhile(lambda leaf: leaf.index <= last, ledger.iterate(first))
+        if leaf.kind is RecordKind.COMMAND
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    for digest in sorted(modules):
+        path = out / f"circuit-{digest.hex()}.bin"
+        path.write_bytes(on_curve(find(digest).circuit, curve))
+        note(f"{path}: begin a ceremony with sitsctl proof setup --circuit")
+
+
 def _last_record(out: Path, ledger: Ledger) -> int:
     """The newest command now, or what an archive begun earlier has as its end."""
     if (out / MANIFEST_FILE).exists():
@@ -121,9 +145,14 @@ def _find(digest: bytes, ledgers: Path, bundles: Sequence[Path]) -> ModuleSource
     )
 
 
-def _given_keys(folder: Path) -> Keys:
-    proving, verification = (folder / name for name in KEY_FILES)
-    return Keys(proving.read_bytes(), verification.read_bytes())
+def _ceremony_keys(folder: Path, circuit: bytes) -> Keys:
+    """The keys of a ceremony, recomputed from its transcript for this very circuit on the archive's curve."""
+    ceremony = CeremonyFolder.found_at(folder)
+    if ceremony is None:
+        complain(f"--keys {folder}", "a ceremony folder, as sitsctl proof setup makes it")
+        raise typer.Exit(Exit.USAGE)
+    made = ceremony.verify(circuit)
+    return Keys(made.proving_key, made.verification_key, made.contributions)
 
 
 def _ledger_file(archive: Path, ledgers: Path) -> Path:

@@ -97,6 +97,29 @@ def test_from_frame_to_plc_and_back_to_manual(deployed: Deployed) -> None:
     PyEccVerifier(key, vk_sha256=key_hash(key)).verify(command.inputs, command.outputs, command.ctx, command.proof)
 
     audit_without_the_appliance(deployed.state / "ledger")
+    prove_again_for_the_archive(deployed.state, newest.index)
+
+
+def prove_again_for_the_archive(state: Path, newest: int) -> None:
+    """The newest commands again on BLS12-381, by the documented commands, verified by both engines."""
+    out = state / "archive"
+
+    def sitsctl(*arguments: str) -> dict[str, Any]:
+        command = [sys.executable, "-m", "sitsedge.cli.entry", "proof", *arguments, "--output", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    made = sitsctl("archive", str(state), str(out), "--from", str(newest - 4), "--to", str(newest))
+    assert made["curve"] == "bls12-381"
+    assert made["development_key"] is True
+    assert made["commands"] >= 1
+    for engine in ("native", "py-ecc"):
+        checked = sitsctl("verify-archive", str(out), "--ledger", str(state), "--engine", engine)
+        assert checked["ok"], checked["findings"]
+        assert checked["ledger_compared"]
+        assert checked["proofs_checked"] == made["commands"]
 
 
 def audit_without_the_appliance(ledger_dir: Path) -> None:
