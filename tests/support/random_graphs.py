@@ -66,7 +66,7 @@ class _Growing:
 
 
 def random_graph(seed: int, *, nodes: int | None = None, wide_output: bool = True) -> IntegerGraph:
-    """A valid, proven graph of about ``nodes`` (default 2 to 7) steps; its output may leave int16 where ``wide_output``."""
+    """A valid, proven graph of about ``nodes`` (else 2 to 7) steps; with ``wide_output`` its output may leave int16."""
     rng = np.random.default_rng(seed)
     growing = _Growing(rng, _input(rng))
     for _ in range(nodes or int(rng.integers(2, 8))):
