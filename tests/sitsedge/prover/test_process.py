@@ -151,13 +151,23 @@ def test_proofs_follow_a_killed_prover_is_replaced_and_overdue_proofs_end_the_cl
     assert verify(system.state / "ledger", proofs=2, engine="py-ecc").ok
 
 
-@pytest.mark.parametrize("damaged", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_killed_loop_leaves_jobs_that_the_next_start_finishes(deferred: Path, tmp_path: Path, damaged: bool) -> None:
+@pytest.mark.parametrize(
+    ("victim", "damaged"),
+    [
+        ("sitsd", False),
+        pytest.param("sitsd", True, marks=pytest.mark.slow),
+        pytest.param("gate", False, marks=pytest.mark.slow),
+        pytest.param("gate", True, marks=pytest.mark.slow),
+    ],
+)
+def test_a_kill_leaves_jobs_that_the_next_start_finishes(
+    deferred: Path, tmp_path: Path, victim: str, damaged: bool
+) -> None:
     state = tmp_path / "s"
     system = Deployed(deferred, state)
     system.wait("gate", "accepted", COMMANDS)
     pile_up(system)
-    os.kill(pid(system, "sitsd"), signal.SIGKILL)
+    os.kill(pid(system, victim), signal.SIGKILL)
     system.process.communicate(timeout=60)
     assert system.process.returncode == 3
     assert of_state(state) == {}
