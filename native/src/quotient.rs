@@ -72,6 +72,12 @@ impl<C: Curve> Quotient<C> {
 
     /// The integers A·B mod r on the coset, each at most r.
     pub fn product(&self, a: &Side<C>, b: &Side<C>, out: &mut [Limbs<4>]) {
+        self.multiply(a, b, out);
+        #[cfg(test)]
+        crate::kernel::faults::after_product(self.kernel, out);
+    }
+
+    fn multiply(&self, a: &Side<C>, b: &Side<C>, out: &mut [Limbs<4>]) {
         #[cfg(target_arch = "x86_64")]
         if let Some((ifma, transforms)) = &self.lanes {
             return C::Scalar::product(*ifma, transforms, &a.buffers, &b.buffers, out);

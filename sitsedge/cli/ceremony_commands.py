@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -152,7 +153,11 @@ def _verified(
         return describe(ceremony.verify(ceremony.read_circuit(circuit), phase1, path))
     if kind is FileKind.PHASE1:
         return {"phase1": _describe_phase1(ceremony.verify_phase1(path))}
-    raise CeremonyError("file-kind", found=kind.name.lower(), expected="a ceremony", hint="a .ptau: proof import")
+    if kind is FileKind.PTAU:
+        with tempfile.TemporaryDirectory() as scratch:
+            report, prepared = ceremony.import_ptau(path, Path(scratch) / "phase1")
+        return {"phase1": _describe_phase1(report, prepared=prepared)}
+    raise CeremonyError("file-kind", found=kind.name.lower(), expected="a ceremony")
 
 
 def _require(wanted: list[str], data: dict[str, Any]) -> None:
@@ -192,7 +197,13 @@ def import_command(
 def export(source: Path, out: Path) -> bool:
     """Writes a ceremony's keys, or a phase 1 as .ptau; False if ``source`` is neither."""
     folder = CeremonyFolder.found_at(source)
-    if folder is not None:
+    if folder is None and not source.is_file():
+        return False
+    with judged():
+        if folder is None:
+            ceremony.export_ptau(source, out)
+            note(f"{out}: unprepared; snarkjs powersoftau prepare phase2 makes it ready for snarkjs")
+            return True
         keys = folder.verify()
         out.mkdir(parents=True, exist_ok=True)
         (out / "proving.key").write_bytes(keys.proving_key)
@@ -200,12 +211,7 @@ def export(source: Path, out: Path) -> bool:
         text = export_verification_key(keys.verification_key)
         (out / "verification_key.json").write_text(text, encoding="utf-8")
         note(f"keys of {keys.contributions} contributors written to {out}")
-        return True
-    if source.is_file():
-        ceremony.export_ptau(source, out)
-        note(f"{out}: unprepared; snarkjs powersoftau prepare phase2 makes it ready for snarkjs")
-        return True
-    return False
+    return True
 
 
 def describe(keys: CeremonyKeys) -> dict[str, Any]:
@@ -256,4 +262,9 @@ def _print(data: dict[str, Any]) -> None:
 def _print_contributions(contributions: list[dict[str, Any]]) -> None:
     for number, entry in enumerate(contributions, 1):
         kind = " (beacon)" if entry["beacon"] else ""
-        print(f"  {number}. {entry['name'] or 'no name'}{kind}  {entry['hash'].hex()}")
+        print(f"  {number}. {_shown(entry['name'] or 'no name')}{kind}  {entry['hash'].hex()}")
+
+
+def _shown(name: str) -> str:
+    """A stranger's text on this terminal: without what could steer it or turn its line around."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)

@@ -13,6 +13,8 @@ mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod adx;
 mod element;
+#[cfg(test)]
+pub(crate) mod faults;
 mod group;
 #[cfg(target_arch = "x86_64")]
 pub mod ifma;
@@ -267,6 +269,8 @@ impl Kernel {
                 None
             }
         };
+        #[cfg(test)]
+        faults::after_sum(self, left);
         lanes.into_iter().flat_map(<[Jacobian<F::Words, D>; 8]>::into_iter)
     }
 
@@ -285,6 +289,8 @@ impl Kernel {
                 _ => with_multiply!(self, k => portable::add_pairs(k, table, pairs, out, &mut scratch.portable)),
             }
         }
+        #[cfg(test)]
+        faults::after_add_pairs(self, table, pairs, out);
     }
 
     /// Makes a scratch grow to its final size: the largest batch there is, all of exceptional pairs.
@@ -295,4 +301,4 @@ impl Kernel {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
