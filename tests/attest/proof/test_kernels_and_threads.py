@@ -1,4 +1,4 @@
-"""Every kernel with one thread and several: the same statements; threads end with their prover, and a fork is harmless."""
+"""Every kernel with one thread and several: the same statements; threads end with their prover; a fork is harmless."""
 
 from __future__ import annotations
 
