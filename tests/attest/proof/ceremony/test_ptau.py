@@ -46,6 +46,10 @@ def test_we_take_over_snarkjs_s_and_both_go_on(made: Made, curve: Curve, tmp_pat
     report, prepared = ceremony.import_ptau(tmp_path / "4.ptau", tmp_path / "prepared")
     assert prepared
     assert (tmp_path / "prepared").read_bytes() == (tmp_path / "theirs").read_bytes()
+    peer.run("powersoftau", "truncate", "4.ptau", cwd=tmp_path)
+    cut, _ = ceremony.import_ptau(tmp_path / "4_03.ptau", tmp_path / "cut")
+    assert (cut.power, cut.ceremony_power, cut.powers_hashed) == (3, report.power, False)
+    assert cut.contributors == report.contributors
 
 
 def test_ptau_and_back_is_the_same_file(made: Made, tmp_path: Path) -> None:
