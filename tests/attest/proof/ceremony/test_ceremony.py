@@ -10,7 +10,7 @@ import pytest
 from attest.proof import Curve, Groth16Prover, NativeVerifier, PyEccVerifier, ceremony, failed_check, key_hash
 from attest.proof.ceremony import Beacon, CeremonyError, Contributor
 from attest.proof.ceremony_folder import CeremonyFolder
-from tests.attest.proof.ceremony.conftest import Made
+from tests.attest.proof.ceremony.support import Made
 from tests.attest.proof.support import CTX, model, toy_circuit
 
 X = (3, -5)
