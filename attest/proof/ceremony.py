@@ -52,7 +52,7 @@ class FileKind(Enum):
     PHASE1 = b"SITSPT01"
     TRANSCRIPT = b"SITSCT01"
     PTAU = b"ptau"
-    CIRCUIT = b"SITSR1C1"
+    CIRCUIT = b"SITSR1C"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use ark_ec::pairing::Pairing;
+use ark_ec::scalar_mul::glv::GLVConfig;
 use ark_ec::short_weierstrass::{Affine, Projective, SWCurveConfig};
 use ark_ff::{BigInt, Field, PrimeField};
 
@@ -36,7 +37,7 @@ pub trait Curve: Debug + Clone + Copy + PartialEq + Eq + Send + Sync + 'static {
     type Fr: PrimeField<BigInt = BigInt<4>>;
     type Fq: PrimeField + Coordinate<Self::Base, 1>;
     type Fq2: Field<BasePrimeField = Self::Fq> + Coordinate<Self::Base, 2>;
-    type G1: SWCurveConfig<BaseField = Self::Fq, ScalarField = Self::Fr>;
+    type G1: GLVConfig<BaseField = Self::Fq, ScalarField = Self::Fr>;
     type G2: SWCurveConfig<BaseField = Self::Fq2, ScalarField = Self::Fr>;
     type Pairing: Pairing<
         ScalarField = Self::Fr,

@@ -23,5 +23,6 @@ mod rows;
 mod sealed;
 pub mod setup;
 mod tables;
+pub mod team;
 pub mod verifier;
 pub mod witness;

@@ -10,7 +10,7 @@ use ark_ff::{BigInt, BigInteger, PrimeField};
 
 use crate::curve::{Curve, G1Affine, G1Projective};
 use crate::error::{Error, Result};
-use crate::kernel::{GroupElement, Kernel, Limbs, Pair, Point, Ref, Scratch};
+use crate::kernel::{with_multiply, GroupElement, Kernel, Limbs, Multiply, Pair, Point, Ref, Scratch, Single};
 
 /// Tables above this are refused: the largest network measured needs 60 MiB.
 pub const TABLE_BYTES_MAX: usize = 1 << 30;
@@ -131,20 +131,22 @@ impl<C: Curve> FixedMsm<C> {
         work.trees.load(n_low + n_high, &work.digits);
         work.trees.reduce(self.kernel, &work.buckets, &mut work.sums);
         let (low, high) = work.sums.split_at(n_low);
-        let mut total = running_sum::<C>(&high[1..]);
-        (0..low_bits).for_each(|_| {
-            total.double_in_place();
-        });
-        total + running_sum::<C>(&low[1..])
+        with_multiply!(self.kernel, k => {
+            let mut total = running_sum(&high[1..], k);
+            for _ in 0..low_bits {
+                total = total.double(k);
+            }
+            total.add(&running_sum(&low[1..], k), k).to_projective()
+        })
     }
 }
 
 /// Σ (i + 1)·points[i].
-fn running_sum<C: Curve>(points: &[Point<C::Base>]) -> G1Projective<C> {
-    let (mut run, mut total) = (G1Projective::<C>::ZERO, G1Projective::<C>::ZERO);
+fn running_sum<F: GroupElement, K: Multiply>(points: &[Point<F>], kernel: K) -> Single<F> {
+    let (mut run, mut total) = (Single::INFINITY, Single::INFINITY);
     for point in points.iter().rev() {
-        run += point.to_affine::<C::G1>();
-        total += run;
+        run = run.add_point(point, false, kernel);
+        total = total.add(&run, kernel);
     }
     total
 }

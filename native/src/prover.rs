@@ -7,10 +7,10 @@ use ark_ff::{BigInt, PrimeField};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::circuit::{Circuit, Op};
-use crate::curve::{Curve, G1Projective, G2Projective};
+use crate::curve::{Curve, G1Affine, G1Projective, G2Projective};
 use crate::error::{Error, Result};
 use crate::field::{fr_from_ctx, fr_to_be, random_fr};
-use crate::kernel::{Element, Kernel, Limbs};
+use crate::kernel::{normalize, with_multiply, Element, Endomorphism, Kernel, Limbs, Multiply, Single};
 use crate::keys::ProvingKey;
 use crate::msm::{FixedMsm, MsmWork};
 use crate::quotient::{Quotient, QuotientWork};
@@ -56,6 +56,7 @@ pub struct Prover<C: Curve> {
     delta_1: G1Tables<C>,
     delta_2: G2Tables<C>,
     h: FixedMsm<C>,
+    endomorphism: Endomorphism<C>,
     /// α + A[0], β + B[0] and K[0]: the constant wire is always 1.
     start: Start<C>,
     /// Only for a sealed circuit.
@@ -157,6 +158,7 @@ impl<C: Curve> Prover<C> {
             delta_1: QueryTables::new(vec![key.delta_1], &scalar_plan, kernel)?,
             delta_2: QueryTables::new(vec![key.delta_2], &scalar_plan, kernel)?,
             h: FixedMsm::new(&key.h, kernel)?,
+            endomorphism: Endomorphism::default(),
             circuit,
             kernel,
             quotient,
@@ -343,17 +345,21 @@ impl<C: Curve> Prover<C> {
         c += self.h.run(&work.quotient.product, &mut work.msm);
         done(Phase::QuotientSum);
         // With A = A₀ + rδ and B = B₀ + sδ: sA + rB − rsδ = sA₀ + rB₀ + rsδ.
-        c += a * s + b1 * r;
+        c += with_multiply!(self.kernel, k => self.endomorphism.multiply_two(&[a, b1], [s, r], k));
         let mut digits = ScalarDigits::default();
         let product = Zeroizing::new(*r * s);
         self.delta_1.accumulate(&mut c, digits.set(&*product), &[]);
         self.delta_1.accumulate(&mut a, digits.set(r), &[]);
         self.delta_2.accumulate(&mut b2, digits.set(s), &[]);
-        let points = G1Projective::<C>::normalize_batch(&[a, c]);
-        let proof = Proof { a: points[0], b: b2.into_affine(), c: points[1] };
+        let [a, c] = with_multiply!(self.kernel, k => affine::<C, _>([&a, &c], k));
+        let proof = Proof { a, b: b2.into_affine(), c };
         done(Phase::Blinding);
         proof
     }
+}
+
+fn affine<C: Curve, K: Multiply>(points: [&G1Projective<C>; 2], kernel: K) -> [G1Affine<C>; 2] {
+    normalize(&points.map(Single::<C::Base>::new), kernel).map(|point| point.to_affine())
 }
 
 /// Base-256 digits of a secret scalar; erased when dropped.

@@ -7,7 +7,7 @@ use crate::domain::Domain;
 use crate::error::Result;
 #[cfg(target_arch = "x86_64")]
 use crate::kernel::ifma::{Ifma, ScalarLanes};
-use crate::kernel::{Element, Kernel, Limbs, Multiply, Portable};
+use crate::kernel::{with_multiply, Element, Kernel, Limbs, Multiply};
 
 pub struct Quotient<C: Curve> {
     pub domain: Domain<C>,
@@ -47,7 +47,7 @@ impl<C: Curve> Quotient<C> {
         #[cfg(target_arch = "x86_64")]
         let lanes = match kernel {
             Kernel::Ifma(ifma) => C::Scalar::transforms(ifma, size, domain.root, domain.shift)?.map(|t| (ifma, t)),
-            Kernel::Scalar => None,
+            _ => None,
         };
         Ok(Self {
             domain,
@@ -63,12 +63,7 @@ impl<C: Curve> Quotient<C> {
             let QuotientWork { a, b, buffers, product, .. } = work;
             return C::Scalar::product_on_coset(*ifma, transforms, a, b, buffers, product);
         }
-        match self.kernel {
-            Kernel::Scalar => self.run_scalar(Portable, work),
-            // Domains that do not suit the lanes.
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Ifma(_) => self.run_scalar(Portable, work),
-        }
+        with_multiply!(self.kernel, k => self.run_scalar(k, work));
     }
 
     fn run_scalar<K: Multiply>(&self, kernel: K, work: &mut QuotientWork<C>) {

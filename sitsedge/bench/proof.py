@@ -23,7 +23,7 @@ from sitsedge.errors import SitsError
 
 CURVES: Final = tuple(curve.text for curve in Curve)
 THREADS: Final = (1,)
-COUNT: Final = 100
+COUNT: Final = 50
 COUNT_MIN: Final = 3
 COUNT_MAX: Final = 100_000
 """Times are kept in memory."""

@@ -95,6 +95,8 @@ def print_report(report: AuditReport, console: Console | None = None) -> None:
         f"refused {sum(report.refused.values())}, epochs {len(report.epochs)}, unclean tail "
         f"{report.tail_device + report.tail_gate}"
     )
+    if report.proofs_owed or report.proofs_late:
+        out.print(f"proofs still owed {report.proofs_owed}, proofs that came late {report.proofs_late}")
     for epoch in report.epochs:
         key = ", development proof key" if epoch.development_key else ""
         out.print(

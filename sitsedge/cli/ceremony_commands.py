@@ -192,7 +192,13 @@ def import_command(
 def export(source: Path, out: Path) -> bool:
     """Writes a ceremony's keys, or a phase 1 as .ptau; False if ``source`` is neither."""
     folder = CeremonyFolder.found_at(source)
-    if folder is not None:
+    if folder is None and not source.is_file():
+        return False
+    with judged():
+        if folder is None:
+            ceremony.export_ptau(source, out)
+            note(f"{out}: unprepared; snarkjs powersoftau prepare phase2 makes it ready for snarkjs")
+            return True
         keys = folder.verify()
         out.mkdir(parents=True, exist_ok=True)
         (out / "proving.key").write_bytes(keys.proving_key)
@@ -200,12 +206,7 @@ def export(source: Path, out: Path) -> bool:
         text = export_verification_key(keys.verification_key)
         (out / "verification_key.json").write_text(text, encoding="utf-8")
         note(f"keys of {keys.contributions} contributors written to {out}")
-        return True
-    if source.is_file():
-        ceremony.export_ptau(source, out)
-        note(f"{out}: unprepared; snarkjs powersoftau prepare phase2 makes it ready for snarkjs")
-        return True
-    return False
+    return True
 
 
 def describe(keys: CeremonyKeys) -> dict[str, Any]:

@@ -27,6 +27,7 @@ ProofBacklog = Annotated[int, Field(ge=1, le=PROOF_BACKLOG_MAX)]
 FIELDS_MAX = 64
 PROOF_DEADLINE_MS = 60_000
 PROOF_BACKLOG = 6_000  # the same minute at 100 Hz
+PROOF_THREADS_MAX = 8
 QUEUE_MARGIN = 256  # as many commands as the loop remembers without an answer
 
 
@@ -125,7 +126,8 @@ class Cycle(Strict):
     """How often, how long, and whether the command carries its proof or, ``deferred``, a commitment to what is proven.
 
     A deferred proof has ``proof_deadline_ms`` from the acceptance of its command, and ``proof_backlog_max`` may be owed
-    at a time; the gate has limits of its own, which these must not exceed.
+    at a time; the gate has limits of its own, which these must not exceed. ``proof_threads`` of ``sits-prover`` share
+    the work of one proof.
 
     ``fifo_priority`` asks for SCHED_FIFO for the loop and, one below, the gate. Both sleep while they wait, so the
     kernel's 95 % limit for real-time tasks is far away; where it is not permitted they run without and say so.
@@ -137,6 +139,7 @@ class Cycle(Strict):
     proof: Literal["inline", "deferred", "off"] = "inline"
     proof_deadline_ms: ProofDeadline = PROOF_DEADLINE_MS
     proof_backlog_max: ProofBacklog = PROOF_BACKLOG
+    proof_threads: Annotated[int, Field(ge=1, le=PROOF_THREADS_MAX)] = 1
     fifo_priority: Annotated[int, Field(ge=2, le=80)] | None = None
 
     @property

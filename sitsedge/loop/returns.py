@@ -19,7 +19,8 @@ from sitsedge.prover.queue import KIND_BY_SIZE, Proven
 
 NS_PER_MS: Final = 1_000_000
 UNANSWERED_MAX: Final = 512  # accepted commands kept until their receipt; beyond, the gate names them again
-PROOFS_A_TURN: Final = 4  # each costs a signature here and a verification at the gate: four in a cycle of 10 ms
+UNANSWERED_NS: Final = 5_000 * NS_PER_MS  # a receipt takes a read-back; one that takes longer was lost on its way
+PROOFS_A_TURN: Final = 2  # each costs the gate a verification, which the next command may have to wait for
 
 log = logging.getLogger("sitsedge.loop")
 
@@ -41,20 +42,20 @@ class ProofReturns:
         self._ledger = ledger
         self._deadline_ns = deadline_ns
         self._send = send
-        self._unanswered: OrderedDict[int, bytes] = OrderedDict()
+        self._unanswered: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
         self._listed: set[bytes] | None = None
         self._held: Proven | None = None
         self.recorded = 0
 
     def sent(self, sequence: int, command: bytes) -> None:
         """Keep a command until the gate says whether it accepted it."""
-        self._unanswered[sequence] = command
+        self._unanswered[sequence] = command, time.monotonic_ns()
         if len(self._unanswered) > UNANSWERED_MAX:
             self._unanswered.popitem(last=False)
 
     def answered(self, sequence: int, *, accepted: bool) -> None:
         """An accepted command owes a proof from now on."""
-        command = self._unanswered.pop(sequence, None)
+        command, _ = self._unanswered.pop(sequence, (None, 0))
         if accepted and command is not None:
             self.lane.submit(command, due_ns=time.time_ns() + self._deadline_ns)
 
@@ -85,8 +86,9 @@ class ProofReturns:
 
     def turn(self, epoch: EpochContext) -> None:
         """A few finished proofs to ledger and gate, and what the lane has to say. Raises ``LedgerError``."""
-        if self.lane.lost.is_set():
+        if self.lane.lost.is_set() or self._receipt_lost():
             self.lane.lost.clear()
+            self._unanswered.clear()
             self.ask()
         while (event := self.lane.event()) is not None:
             alarm = Alarm(
@@ -100,6 +102,12 @@ class ProofReturns:
             self._held = proven  # until it is on its way: a full ledger or a lost gate must not lose it
             self._return(proven, epoch.key)
             self._held = None
+
+    def _receipt_lost(self) -> bool:
+        if not self._unanswered:
+            return False
+        _, sent = next(iter(self._unanswered.values()))
+        return time.monotonic_ns() - sent > UNANSWERED_NS
 
     def _return(self, proven: Proven, key: SessionKey) -> None:
         header = proven.command.header

@@ -37,12 +37,12 @@ log = logging.getLogger("sitsedge.prover")
 class ProverProcess:
     """One queue, one worker."""
 
-    def __init__(self, state: StateDir, *, capacity: int) -> None:
+    def __init__(self, state: StateDir, *, capacity: int, threads: int) -> None:
         self._state = state
         self._capacity = capacity
         trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
         self._store = ModuleStore(state.modules, trust)
-        self._workshop = Workshop(self._store.load)
+        self._workshop = Workshop(self._store.load, threads=threads)
         self._stop = threading.Event()
         self._queue: ProofQueue | None = None
         self._fault = ""
@@ -162,7 +162,8 @@ def main(argv: list[str] | None = None) -> int:
         state.create()
         prepare_process("prover", state.logs)
         yield_to_others()
-        ProverProcess(state, capacity=deployment.cycle.proof_queue_max).run()
+        cycle = deployment.cycle
+        ProverProcess(state, capacity=cycle.proof_queue_max, threads=cycle.proof_threads).run()
     except ConfigError as error:
         log.error("%s", error)
         sys.stderr.write(f"{error}\n")

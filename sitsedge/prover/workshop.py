@@ -29,8 +29,9 @@ class _Module:
 class Workshop:
     """Provers by module; ``load(module_digest)`` gives a verified bundle or raises ``SitsError``."""
 
-    def __init__(self, load: Callable[[bytes], Bundle]) -> None:
+    def __init__(self, load: Callable[[bytes], Bundle], *, threads: int = 1) -> None:
         self._load = load
+        self._threads = threads
         self._modules: OrderedDict[bytes, _Module] = OrderedDict()
 
     @property
@@ -75,7 +76,8 @@ class Workshop:
             bundle = self._load(digest)
             key = bundle.verification_key
             module = _Module(
-                Groth16Prover(bundle.circuit, bundle.proving_key), NativeVerifier(key, vk_sha256=key_hash(key))
+                Groth16Prover(bundle.circuit, bundle.proving_key, threads=self._threads),
+                NativeVerifier(key, vk_sha256=key_hash(key)),
             )
         except (SitsError, AttestError) as error:
             raise ProofImpossible("module", found=f"{error.code}: {error.found}", expected=error.expected) from error

@@ -31,6 +31,7 @@ class Child:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+    restartable: bool = False
     stopped: bool = field(default=False)
 
 
@@ -46,8 +47,8 @@ class Children:
         self._log_dir = log_dir
         self._children: list[Child] = []
 
-    def spawn(self, name: str, module: str, arguments: list[str]) -> Child:
-        """Start ``python -m module`` and do not wait for it."""
+    def spawn(self, name: str, module: str, arguments: list[str], *, restartable: bool = False) -> Child:
+        """Start ``python -m module`` and do not wait for it; the end of a ``restartable`` one is for ``reap``."""
         (self._run_dir / f"{name}.json").unlink(missing_ok=True)
         log = self._log_dir / f"{name}.stderr"
         with log.open("wb") as stderr:
@@ -59,16 +60,24 @@ class Children:
                 env={**os.environ, "SITS_SUPERVISED": "1"},
                 start_new_session=True,
             )
-        child = Child(name, process, log)
+        child = Child(name, process, log, restartable)
         self._children.append(child)
         return child
 
-    def start(self, name: str, module: str, arguments: list[str], *, ready_timeout_s: float = 60.0) -> Child:
+    def start(
+        self,
+        name: str,
+        module: str,
+        arguments: list[str],
+        *,
+        ready_timeout_s: float = 60.0,
+        restartable: bool = False,
+    ) -> Child:
         """Start ``python -m module`` and wait until its snapshot says ``ready`` or ``running``.
 
         Raises :class:`ChildError` ``child-start`` with the reason the process gave.
         """
-        child = self.spawn(name, module, arguments)
+        child = self.spawn(name, module, arguments, restartable=restartable)
         process, log = child.process, child.log
         deadline = time.monotonic() + ready_timeout_s
         while time.monotonic() < deadline:
@@ -91,9 +100,9 @@ class Children:
         )
 
     def check(self) -> None:
-        """Raise :class:`ChildError` ``child-died`` when a child ended without being asked to."""
+        """Raise :class:`ChildError` ``child-died`` when a child ended that was not asked to and cannot be restarted."""
         for child in self._children:
-            if not child.stopped and child.process.poll() is not None:
+            if not child.stopped and not child.restartable and child.process.poll() is not None:
                 raise ChildError(
                     "child-died",
                     found=f"{child.name} ended with {child.process.returncode}: {last_words(child, self._log_dir)}",
@@ -102,9 +111,9 @@ class Children:
                 )
 
     def reap(self, name: str) -> str | None:
-        """For a process that may be started again: what it said, if it ended without being asked to."""
+        """For a restartable process: what it said, if it ended without being asked to."""
         for child in self._children:
-            if child.name == name and not child.stopped and child.process.poll() is not None:
+            if child.name == name and child.restartable and not child.stopped and child.process.poll() is not None:
                 self._children.remove(child)
                 return f"{child.process.returncode}: {last_words(child, self._log_dir)}"
         return None

@@ -163,7 +163,7 @@ class Session:
         self._children.start("gate", "sitsedge.gate.main", arguments)
         if deferred_lane(prepared.deployment, self.state):
             self._say("starting the prover")
-            self._children.start("prover", PROVER_MODULE, self._prover_arguments())
+            self._children.start("prover", PROVER_MODULE, self._prover_arguments(), restartable=True)
         self._say("starting the loop")
         loop_arguments = [*arguments]
         if prepared.tpm is not None:
@@ -191,7 +191,7 @@ class Session:
             self._prover_wait_s = min(2 * self._prover_wait_s, PROVER_RESTART_S_MAX)
         if self._prover_due is not None and now >= self._prover_due:
             self._prover_due, self._prover_started = None, now
-            self._children.spawn("prover", PROVER_MODULE, self._prover_arguments())
+            self._children.spawn("prover", PROVER_MODULE, self._prover_arguments(), restartable=True)
 
     def check(self) -> None:
         """Raise ``ChildError`` when a process ended by itself; a simulated TPM that died is power-cycled.
@@ -280,7 +280,7 @@ class Session:
         if not all(snapshot is not None and snapshot.alive and snapshot.state == "running" for snapshot in snapshots):
             return 0
         gate = snapshots[0]
-        return 0 if gate is None else int(gate.data["proofs"]["owed"])
+        return 0 if gate is None else int(gate.data.get("proofs", {}).get("owed", 0))
 
     def restart_tpm(self) -> None:
         """Power-cycle a simulated TPM and measure again: what a reboot would do."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.support.snarkjs import PEERS, ROOT, only_one, unavailable
 
 SOURCE = ROOT / "tests" / "peers" / "gnark"
-BUILD_S_MAX = 600
+BUILD_S_MAX = 300
 
 
 @cache

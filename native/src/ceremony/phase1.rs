@@ -21,7 +21,7 @@ pub const POWER_MIN: u32 = 2;
 pub const POWER_MAX: u32 = 20;
 /// The largest public ceremony; a file cut down from it still names it.
 pub const CEREMONY_POWER_MAX: u32 = 28;
-/// Points hashed at a time.
+/// Points hashed or multiplied at a time.
 const CHUNK_POINTS: usize = 1 << 14;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -254,16 +254,18 @@ impl<C: Curve> Phase1<C> {
     }
 }
 
-/// points[i] becomes first·step^i·points[i].
+/// values[i] becomes first·step^i·values[i], a piece at a time: memory for one piece's factors and sums.
 fn scale<P: SWCurveConfig>(values: &mut [Affine<P>], first: &P::ScalarField, step: &P::ScalarField) -> Result<()> {
-    let mut factors = Zeroizing::new(vec![P::ScalarField::ZERO; values.len()]);
     let mut factor = Zeroizing::new(*first);
-    for slot in factors.iter_mut() {
-        *slot = *factor;
-        *factor *= step;
+    for piece in values.chunks_mut(CHUNK_POINTS) {
+        let mut factors = Zeroizing::new(vec![P::ScalarField::ZERO; piece.len()]);
+        for slot in factors.iter_mut() {
+            *slot = *factor;
+            *factor *= step;
+        }
+        let scaled = points(piece.len(), |i| piece[i] * factors[i])?;
+        piece.copy_from_slice(&scaled);
     }
-    let scaled = points(values.len(), |i| values[i] * factors[i])?;
-    values.copy_from_slice(&scaled);
     Ok(())
 }
 

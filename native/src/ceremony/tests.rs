@@ -164,7 +164,12 @@ fn damaged_files_are_refused_without_a_panic() {
             damaged[at] ^= 1 << (at % 8);
             match parse(&damaged) {
                 Err(error) => assert!([expected, "phase1-power"].contains(&error.code), "byte {at}: {error}"),
-                Ok(read) => assert!(read != made || read.verify().is_ok(), "byte {at} means nothing"),
+                Ok(read) if expected == "phase1-format" => {
+                    let mut again = Vec::new();
+                    transcript::write(&read, &mut again).unwrap();
+                    assert!(again == damaged, "byte {at}: two encodings of one file");
+                }
+                Ok(read) => assert!(read != made, "byte {at} means nothing"),
             }
         }
         let mut longer = bytes.clone();
@@ -339,7 +344,11 @@ fn damaged_transcripts_are_refused_without_a_panic() {
         damaged[at] ^= 1 << (at % 8);
         match parse(&damaged) {
             Err(error) => assert_eq!(error.code, "transcript-format", "byte {at}: {error}"),
-            Ok(read) => assert_ne!(read, transcript, "byte {at} means nothing"),
+            Ok(read) => {
+                let mut again = Vec::new();
+                read.write(&mut again).unwrap();
+                assert!(again == damaged, "byte {at}: two encodings of one file");
+            }
         }
     }
     file.push(0);

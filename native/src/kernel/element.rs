@@ -68,6 +68,12 @@ pub trait Element: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output =
     /// Whether this is the representation 0 (and not p).
     fn has_zero_limbs(&self) -> bool;
 
+    /// Whether the low word is that of a representation of 0: true for 0, and for hardly any other element.
+    fn maybe_zero(&self) -> bool;
+
+    /// Whether the low word is 0: true for the representation 0, and for hardly any other.
+    fn has_zero_low_limb(&self) -> bool;
+
     /// −self if `negate`, without a branch.
     fn negate_if(self, negate: bool) -> Self;
 

@@ -13,6 +13,7 @@ use ark_ff::{BigInt, Fp, MontBackend, MontConfig};
 
 use super::element::{Element, Words};
 use super::multiply::{Multiply, Portable};
+use super::words::Bound;
 
 pub type Limbs<const N: usize> = [u64; N];
 type Reduced<M, const N: usize> = Fp<MontBackend<M, N>, N>;
@@ -30,18 +31,6 @@ impl<M: MontConfig<N>, const N: usize> Clone for Lazy<M, N> {
 
 impl<M: MontConfig<N>, const N: usize> Copy for Lazy<M, N> {}
 
-#[inline(always)]
-fn add_limbs<const N: usize>(a: &Limbs<N>, b: &Limbs<N>) -> Limbs<N> {
-    let mut out = [0; N];
-    let mut carry = 0;
-    for i in 0..N {
-        let t = u128::from(a[i]) + u128::from(b[i]) + carry;
-        out[i] = t as u64;
-        carry = t >> 64;
-    }
-    out
-}
-
 /// a − b and whether it borrowed.
 #[inline(always)]
 fn sub_limbs<const N: usize>(a: &Limbs<N>, b: &Limbs<N>) -> (Limbs<N>, bool) {
@@ -54,15 +43,6 @@ fn sub_limbs<const N: usize>(a: &Limbs<N>, b: &Limbs<N>) -> (Limbs<N>, bool) {
         borrow = b1 | b2;
     }
     (out, borrow)
-}
-
-#[inline(always)]
-fn masked<const N: usize>(a: &Limbs<N>, mask: u64) -> Limbs<N> {
-    let mut out = *a;
-    for limb in &mut out {
-        *limb &= mask;
-    }
-    out
 }
 
 const fn twice<const N: usize>(a: Limbs<N>) -> Limbs<N> {
@@ -83,7 +63,7 @@ impl<M: MontConfig<N>, const N: usize> Lazy<M, N> {
     /// Two representations of an element instead of one.
     const LAZY: bool = Self::P[N - 1] >> 62 == 0;
     /// 2p or p: values are below it.
-    const BOUND: Limbs<N> = if Self::LAZY { twice(Self::P) } else { Self::P };
+    const BOUND: Bound<N> = Bound::new(if Self::LAZY { twice(Self::P) } else { Self::P });
 
     #[inline(always)]
     fn raw(limbs: Limbs<N>) -> Self {
@@ -92,7 +72,7 @@ impl<M: MontConfig<N>, const N: usize> Lazy<M, N> {
 
     #[inline(always)]
     fn is_bounded(limbs: &Limbs<N>) -> bool {
-        sub_limbs(limbs, &Self::BOUND).1
+        sub_limbs(limbs, &Self::BOUND.bound).1
     }
 
     /// What kernels return, which is below 2p, as an element.
@@ -101,8 +81,7 @@ impl<M: MontConfig<N>, const N: usize> Lazy<M, N> {
         if Self::LAZY {
             return Self::raw(below_2p);
         }
-        let (less, borrow) = sub_limbs(&below_2p, &Self::P);
-        Self::raw(add_limbs(&less, &masked(&Self::P, u64::from(borrow).wrapping_neg())))
+        Self::raw(Self::BOUND.sub(&below_2p, &Self::P))
     }
 }
 
@@ -151,13 +130,18 @@ where
     }
 
     #[inline(always)]
+    fn maybe_zero(&self) -> bool {
+        (self.0[0] == 0) | (self.0[0] == Self::P[0])
+    }
+
+    #[inline(always)]
+    fn has_zero_low_limb(&self) -> bool {
+        self.0[0] == 0
+    }
+
+    #[inline(always)]
     fn negate_if(self, negate: bool) -> Self {
-        let (negative, mask) = ((Self::ZERO - self).0, u64::from(negate).wrapping_neg());
-        let mut out = self.0;
-        for (limb, other) in out.iter_mut().zip(&negative) {
-            *limb ^= (*limb ^ other) & mask;
-        }
-        Self::raw(out)
+        Self::raw(Self::BOUND.negate_if(&self.0, negate))
     }
 
     #[inline(always)]
@@ -188,10 +172,7 @@ impl<M: MontConfig<N>, const N: usize> Add for Lazy<M, N> {
 
     #[inline(always)]
     fn add(self, other: Self) -> Self {
-        let sum = add_limbs(&self.0, &other.0);
-        let (less, borrow) = sub_limbs(&sum, &Self::BOUND);
-        let back = masked(&Self::BOUND, u64::from(borrow).wrapping_neg());
-        Self::raw(add_limbs(&less, &back))
+        Self::raw(Self::BOUND.add(&self.0, &other.0))
     }
 }
 
@@ -200,9 +181,7 @@ impl<M: MontConfig<N>, const N: usize> Sub for Lazy<M, N> {
 
     #[inline(always)]
     fn sub(self, other: Self) -> Self {
-        let (difference, borrow) = sub_limbs(&self.0, &other.0);
-        let back = masked(&Self::BOUND, u64::from(borrow).wrapping_neg());
-        Self::raw(add_limbs(&difference, &back))
+        Self::raw(Self::BOUND.sub(&self.0, &other.0))
     }
 }
 
@@ -221,6 +200,7 @@ mod tests {
     use ark_ff::{AdditiveGroup, Field, PrimeField};
 
     use super::*;
+    use crate::kernel::{with_multiply, Kernel};
 
     /// All representations of small, large and mixed values.
     fn samples<M: MontConfig<N>, const N: usize>() -> Vec<Lazy<M, N>>
@@ -236,7 +216,7 @@ mod tests {
         out.extend([Reduced::<M, N>::ZERO, Reduced::<M, N>::ONE, -Reduced::<M, N>::ONE, Reduced::<M, N>::from(2u64)]);
         let canonical = out.into_iter().map(Lazy::new);
         canonical
-            .flat_map(|v| [v, Lazy::raw(add_limbs(&v.0, &Lazy::<M, N>::P))])
+            .flat_map(|v| [v, Lazy::raw(Lazy::<M, N>::BOUND.add(&v.0, &Lazy::<M, N>::P))])
             .filter(|v| Lazy::<M, N>::is_bounded(&v.0))
             .collect()
     }
@@ -251,15 +231,24 @@ mod tests {
             assert_eq!(a.is_zero(), a.reduce() == Reduced::<M, N>::ZERO);
             assert_eq!(a.inverse().reduce(), a.reduce().inverse().unwrap_or(Reduced::<M, N>::ZERO));
             for b in samples::<M, N>() {
-                for (found, expected) in [
-                    (a + b, a.reduce() + b.reduce()),
-                    (a - b, a.reduce() - b.reduce()),
-                    (a * b, a.reduce() * b.reduce()),
-                    (a.square(Portable), a.reduce().square()),
-                    (Lazy::times_each([a, b], [b, b], Portable)[0], a.reduce() * b.reduce()),
-                ] {
+                let product = a.reduce() * b.reduce();
+                for (found, expected) in
+                    [(a + b, a.reduce() + b.reduce()), (a - b, a.reduce() - b.reduce()), (a * b, product)]
+                {
                     assert!(Lazy::<M, N>::is_bounded(&found.0), "below the bound");
                     assert_eq!(found.reduce(), expected);
+                }
+                for kernel in Kernel::available() {
+                    let (times, square, each) = with_multiply!(kernel, k => (
+                        a.times(b, k), a.square(k), Lazy::times_each([a, b, a], [b, b, a], k)
+                    ));
+                    let squares = [a.reduce().square(), b.reduce().square()];
+                    let found = [times, square, each[0], each[1], each[2]];
+                    let expected = [product, squares[0], product, squares[1], squares[0]];
+                    for (found, expected) in found.iter().zip(expected) {
+                        assert!(Lazy::<M, N>::is_bounded(&found.0), "below the bound");
+                        assert_eq!(found.reduce(), expected, "{}", kernel.name());
+                    }
                 }
             }
         }

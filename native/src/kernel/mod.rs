@@ -8,20 +8,31 @@
 //! loops every scalar kernel shares (`portable::add_pairs`, `Domain::to_coset`). A vector kernel brings whole loops of
 //! its own, as `ifma` does by its traits `GroupLanes` and `ScalarLanes`. Tests run over [`Kernel::available`].
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod adx;
 mod element;
+mod group;
 #[cfg(target_arch = "x86_64")]
 pub mod ifma;
 mod inverse;
 mod lazy;
 mod multiply;
 mod portable;
+mod words;
 
 use ark_ec::short_weierstrass::{Affine, SWCurveConfig};
 use ark_ec::AffineRepr;
 
 use crate::error::{Error, Result};
 
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::Interleaved;
+#[cfg(target_arch = "x86_64")]
+pub use adx::Adx;
 pub use element::{Coordinate, Element, GroupElement, ScalarElement, Words};
+pub use group::{normalize, Endomorphism, Single};
 pub use lazy::{Lazy, Limbs};
 pub use multiply::{Multiply, Portable};
 
@@ -133,22 +144,53 @@ impl<F: GroupElement> Default for Scratch<F> {
 pub const KERNEL_VARIABLE: &str = "SITS_KERNEL";
 
 /// Names of all kernels, on whatever processor.
-const NAMES: [&str; 2] = ["ifma", "scalar"];
+const NAMES: [&str; 4] = ["ifma", "adx", "aarch64", "scalar"];
 
 /// Which code runs the innermost loops. All kernels give the same sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     Scalar,
     #[cfg(target_arch = "x86_64")]
+    Adx(Adx),
+    #[cfg(target_arch = "x86_64")]
     Ifma(ifma::Ifma),
+    #[cfg(target_arch = "aarch64")]
+    Interleaved(Interleaved),
 }
+
+/// Runs `$body` with `$k` as the kernel's way to multiply single elements.
+macro_rules! with_multiply {
+    ($kernel:expr, $k:ident => $body:expr) => {
+        match $kernel {
+            $crate::kernel::Kernel::Scalar => {
+                let $k = $crate::kernel::Portable;
+                $body
+            }
+            #[cfg(target_arch = "x86_64")]
+            $crate::kernel::Kernel::Adx($k) => $body,
+            #[cfg(target_arch = "x86_64")]
+            $crate::kernel::Kernel::Ifma(ifma) => {
+                let $k = ifma.scalar();
+                $body
+            }
+            #[cfg(target_arch = "aarch64")]
+            $crate::kernel::Kernel::Interleaved($k) => $body,
+        }
+    };
+}
+pub(crate) use with_multiply;
 
 impl Kernel {
     /// Those this processor can run, fastest first; the last one is [`Self::Scalar`].
     pub fn available() -> Vec<Self> {
         let mut kernels = Vec::new();
         #[cfg(target_arch = "x86_64")]
-        kernels.extend(ifma::Ifma::detect().map(Self::Ifma));
+        {
+            kernels.extend(ifma::Ifma::detect().map(Self::Ifma));
+            kernels.extend(Adx::detect().map(Self::Adx));
+        }
+        #[cfg(target_arch = "aarch64")]
+        kernels.push(Self::Interleaved(Interleaved));
         kernels.push(Self::Scalar);
         kernels
     }
@@ -180,7 +222,11 @@ impl Kernel {
         match self {
             Self::Scalar => "scalar",
             #[cfg(target_arch = "x86_64")]
+            Self::Adx(_) => "adx",
+            #[cfg(target_arch = "x86_64")]
             Self::Ifma(_) => "ifma",
+            #[cfg(target_arch = "aarch64")]
+            Self::Interleaved(_) => "aarch64",
         }
     }
 
@@ -191,12 +237,12 @@ impl Kernel {
         left: &mut Vec<Term<F::Words, D>>,
     ) -> impl Iterator<Item = Jacobian<F::Words, D>> {
         let lanes = match self {
-            Self::Scalar => {
+            #[cfg(target_arch = "x86_64")]
+            Self::Ifma(ifma) => F::sum(ifma, terms, left),
+            _ => {
                 left.extend(terms);
                 None
             }
-            #[cfg(target_arch = "x86_64")]
-            Self::Ifma(ifma) => F::sum(ifma, terms, left),
         };
         lanes.into_iter().flat_map(<[Jacobian<F::Words, D>; 8]>::into_iter)
     }
@@ -210,9 +256,9 @@ impl Kernel {
         scratch: &mut Scratch<F>,
     ) {
         match self {
-            Self::Scalar => portable::add_pairs(Portable, table, pairs, out, &mut scratch.portable),
             #[cfg(target_arch = "x86_64")]
             Self::Ifma(ifma) => F::add_pairs(ifma, table, pairs, out, &mut scratch.ifma),
+            _ => with_multiply!(self, k => portable::add_pairs(k, table, pairs, out, &mut scratch.portable)),
         }
     }
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attest.archive import ArchiveError, ArchiveWriter, ModuleSource, verify_archive
+from attest.archive.__main__ import main
 from attest.archive.check import ArchiveReport
 from attest.archive.format import ArchivedCommand, ArchiveManifest
 from attest.archive.write import Keys, development_keys
 from attest.command import ProofPolicy, SessionKey, parse_command, sign_command
 from attest.ledger import Ledger
 from attest.ledger.merkle import leaf_hash
-from attest.proof import Curve, PyEccVerifier, development_setup, key_hash
+from attest.proof import Curve, PyEccVerifier, ceremony, development_setup, key_hash
+from attest.proof.ceremony_folder import CeremonyFolder
 from attest.proof.circuit import on_curve
 from tests.attest.ledger.scenario import CIRCUIT, MODULE, MODULE_MANIFEST, RULES, Scenario, whole
 
@@ -66,9 +70,37 @@ def codes(report: ArchiveReport) -> set[str]:
     return {finding.code for finding in report.findings}
 
 
-@pytest.mark.parametrize("engine", ["native", "py-ecc"])
-def test_both_engines_verify_it_alone_and_against_the_ledger(made: Path, ledger_file: Path, engine: Any) -> None:
-    report = verify_archive(made, engine=engine, ledger=ledger_file)
+def test_the_second_engine_verifies_it_too(tmp_path: Path, ledger_file: Path, made: Path) -> None:
+    last = ArchivedCommand.decode(lines_of(made)[1], 2).record
+    archived(tmp_path / "a", ledger_file, last=last)
+    report = verify_archive(tmp_path / "a", engine="py-ecc", ledger=ledger_file)
+    assert report.ok, report.findings
+    assert report.commands == report.proofs_checked == 2
+
+
+def test_a_third_party_needs_neither_the_core_nor_the_appliance(tmp_path: Path, ledger_file: Path, made: Path) -> None:
+    last = ArchivedCommand.decode(lines_of(made)[0], 1).record
+    archived(tmp_path / "a", ledger_file, last=last)
+    absent = ("attest._native", "tpm2_pytss", "asyncua", "wasmtime", "onnx", "onnxruntime", "numpy", "sitsedge")
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent!r}));"
+        f"from attest.archive.__main__ import main; sys.exit(main([{str(tmp_path / 'a')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert (report["ok"], report["engine"], report["proofs_checked"]) == (True, "py-ecc", 1)
+
+
+@pytest.mark.parametrize(("change", "code"), [(lambda lines: lines, 0), (lambda lines: lines[::-1], 1)])
+def test_exit_codes(copy: Path, ledger_file: Path, change: Any, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    change_lines(copy, change)
+    assert main([str(copy), "--engine", "native", "--ledger", str(ledger_file)]) == code
+    assert json.loads(capsys.readouterr().out)["ok"] is (code == 0)
+
+
+def test_it_verifies_alone_and_against_the_ledger(made: Path, ledger_file: Path) -> None:
+    report = verify_archive(made, ledger=ledger_file)
     assert report.ok, report.findings
     assert report.commands == report.proofs_checked == 6
     assert (report.curve, report.modules, report.development) == ("bls12-381", 1, 1)
@@ -225,6 +257,26 @@ def test_keys_of_a_ceremony_are_not_called_development(tmp_path: Path, ledger_fi
 
     archived(tmp_path / "a", ledger_file, make_keys=keys)
     assert verify_archive(tmp_path / "a").development == 0
+
+
+def test_keys_of_a_real_ceremony(tmp_path: Path, ledger_file: Path) -> None:
+    circuit = on_curve(CIRCUIT, Curve.BLS12_381)
+    phase1 = tmp_path / "phase1"
+    ceremony.new_phase1(phase1, curve=Curve.BLS12_381, power=ceremony.power_for(circuit))
+    ceremony.contribute(phase1, name="vendor")
+    folder = CeremonyFolder.create(tmp_path / "c", circuit=circuit, phase1=phase1)
+    for name in ("operator", "auditor"):
+        ceremony.contribute(folder.transcript, name=name)
+
+    def keys(_: bytes, wanted: bytes) -> Keys:
+        made = folder.verify(wanted)
+        return Keys(made.proving_key, made.verification_key, made.contributions)
+
+    manifest = archived(tmp_path / "a", ledger_file, make_keys=keys)
+    assert [entry.contributors for entry in manifest.modules.values()] == [2]
+    report = verify_archive(tmp_path / "a", ledger=ledger_file)
+    assert report.ok, report.findings
+    assert report.development == 0
 
 
 # --- alterations ------------------------------------------------------------------------------------------------------

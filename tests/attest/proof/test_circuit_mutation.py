@@ -7,13 +7,13 @@ mutation there is a concrete witness: a false one that passes, or an honest one 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from attest.proof import Circuit, CircuitBuilder, CircuitError, Constraint, Curve, Interval, LinearCombination
-from attest.proof.circuit import MulOp
+from attest.proof.circuit import BitsOp, MulOp, Op, OutOp
 from attest.proof.uniqueness import FINDINGS_MAX, analyse, require_unique
 from tests.attest.proof.forge import ORDERS, binds, broken, execute, false_witness, without_row
 from tests.attest.proof.mutations import SIDES, changed_rows, removed_rows
@@ -138,6 +138,29 @@ def scale(lc: LinearCombination, other: LinearCombination, r: int) -> int | None
         return None
     factors = {c2 * pow(c1, -1, r) % r for (_, c1), (_, c2) in zip(lc.terms, other.terms, strict=True)} or {1}
     return factors.pop() if len(factors) == 1 else None
+
+
+def changed_operations(op: Op) -> Iterator[Op]:
+    match op:
+        case BitsOp(value, k, first):
+            yield from (BitsOp(value + 1, k, first), BitsOp(value * 2, k, first), BitsOp(value, k + 1, first))
+            if k > 1:
+                yield BitsOp(value, k - 1, first)
+        case MulOp(a, b, shift, wire):
+            yield from (MulOp(a + 1, b, shift, wire), MulOp(a, b + 1, shift, wire), MulOp(a, b, shift + 1, wire))
+            yield from (MulOp(b, a, shift, wire), MulOp(a, b, shift - 1, wire) if shift else MulOp(a, a, shift, wire))
+        case OutOp(value, index):
+            yield from (OutOp(value + 1, index), OutOp(value * 2, index), OutOp(-value, index))
+
+
+@NAMED
+def test_the_analysis_refuses_rows_that_force_something_else_than_the_program(name: str) -> None:
+    """Unique but different from what the prover computes would be a model that nobody approved."""
+    circuit, box = case(name)
+    for index, op in enumerate(circuit.ops):
+        for changed in changed_operations(op):
+            ops = (*circuit.ops[:index], changed, *circuit.ops[index + 1 :])
+            assert not analyse(replace(circuit, ops=ops), box).shown, f"{op} became {changed}"
 
 
 # --- what the analysis must not be talked into ------------------------------------------------------------------------

@@ -27,6 +27,7 @@ def write_command(folder: Path, toy: Toy, signals: list[int], proof: bytes, *, b
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_gnark_verifies_our_proofs_and_refuses_them_altered(toy: Toy, prover: Groth16Prover, tmp_path: Path) -> None:
     proof, other = (prover.prove(X, CTX).proof for _ in range(2))
     signals = to_signals(X, Y, CTX, n_public=4, curve=toy.curve)

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from attest.proof import Circuit, Curve, Interval
 from attest.proof.circuit import decode
@@ -19,6 +20,8 @@ from sitsedge.compiler.circuit_emit import emit_circuit
 from sitsedge.compiler.errors import SelfTestError
 from sitsedge.compiler.reference import IntegerModel
 from sitsedge.compiler.selftest import run_selftest
+from sitsedge.gate.rules import _box as gate_box
+from sitsedge.modules.config import Signal
 from tests.attest.proof.forge import ORDERS, binds, broken, execute, false_witness, without_row
 from tests.attest.proof.mutations import changed_rows
 from tests.sitsedge.compiler.nets import models, random_model
@@ -144,3 +147,22 @@ def test_a_build_whose_circuit_lacks_a_row_is_refused() -> None:
             run_selftest(model, wasm=b"", graph=b"", circuit=weakened, keys=(b"", b""), rows=np.zeros((1, 2), np.int64))
         assert refused.value.code == "selftest"
         assert "force every wire" in refused.value.expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.floats(1e-6, 1e4),
+    st.floats(-1e6, 1e6),
+    st.floats(-1e6, 1e6),
+    st.one_of(st.none(), st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)).map(sorted)),
+    st.booleans(),
+)
+def test_the_gate_lets_nothing_in_that_the_circuit_was_not_shown_for(
+    scale: float, low: float, high: float, own: list[float] | None, whole: bool
+) -> None:
+    """The statement holds over the compiler's box; the gate's ranges, whatever its own file says, lie inside."""
+    ends = sorted((round(low / scale) * scale, round(high / scale) * scale)) if whole else sorted((low, high))
+    signal = Signal(name="x", unit="1", scale=scale, range=(ends[0], ends[1]))
+    gate_low, gate_high = gate_box(signal, own)
+    assert signal.counts[0] <= gate_low or gate_low > gate_high
+    assert gate_high <= signal.counts[1] or gate_low > gate_high

@@ -8,20 +8,26 @@ mod points;
 mod sums;
 mod transform;
 
-use super::{Element, Jacobian, Lazy, Limbs, Pair, Point, Term};
+use super::{Adx, Element, Jacobian, Lazy, Limbs, Pair, Point, Term};
 use crate::error::Result;
 use ark_ff::MontConfig;
 
 /// Proof that this processor has the instructions; only [`Ifma::detect`] makes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ifma(());
+pub struct Ifma(Adx);
 
 impl Ifma {
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512ifma")
             && is_x86_feature_detected!("avx512vbmi2");
-        has.then_some(Self(()))
+        // Every such processor has ADX, too.
+        Adx::detect().filter(|_| has).map(Self)
+    }
+
+    /// For what is not done on lanes.
+    pub fn scalar(self) -> Adx {
+        self.0
     }
 }
 

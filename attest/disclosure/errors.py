@@ -1,0 +1,12 @@
+"""What can be wrong with a sealed export or an opening."""
+
+from __future__ import annotations
+
+from attest.errors import AttestError
+
+
+class DisclosureError(AttestError):
+    """Codes: ``export-io``, ``export-exists``, ``export-format`` (files), ``export-empty``, ``export-mixed``,
+    ``export-limit``, ``export-rules``, ``export-keys`` (making one), ``openings-format``, ``opening-unknown``,
+    ``opening-wrong`` (openings), ``salt-reused``.
+    """
