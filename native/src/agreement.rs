@@ -120,7 +120,7 @@ fn prove<C: Curve>(prover: &Prover<C>, inputs: &[i64], ctx: &[u8], r: u64, s: u6
     prover.prove_blinded(inputs, ctx, &blinding, &mut |_| ()).unwrap()
 }
 
-fn check_proofs<C: Curve>(sizes: &[(u64, u32)]) {
+pub(crate) fn check_proofs<C: Curve>(sizes: &[(u64, u32)]) {
     for (seed, rows) in sizes.iter().copied() {
         let file = Writer::circuit::<C>(seed, rows);
         let (pk, vk) = setup::<C>(&Circuit::parse(&file).unwrap()).unwrap();
@@ -174,7 +174,7 @@ fn a_circuit_for_one_curve_is_refused_on_the_other() {
     assert_eq!(refused.code, "curve-mismatch");
 }
 
-fn check_quotients<C: Curve>(sizes: &[usize]) {
+pub(crate) fn check_quotients<C: Curve>(sizes: &[usize]) {
     for size in sizes.iter().copied() {
         let random = || (0..size).map(|_| C::Scalar::new(random_fr().unwrap())).collect::<Vec<_>>();
         let all = |v: C::Fr| vec![C::Scalar::new(v); size];

@@ -26,3 +26,5 @@ mod tables;
 pub mod team;
 pub mod verifier;
 pub mod witness;
+#[cfg(test)]
+mod wrong_kernels;

@@ -58,6 +58,12 @@ impl<C: Curve> Quotient<C> {
     }
 
     pub fn run(&self, work: &mut QuotientWork<C>) {
+        self.multiply(work);
+        #[cfg(test)]
+        crate::kernel::faults::after_product(self.kernel, &mut work.product);
+    }
+
+    fn multiply(&self, work: &mut QuotientWork<C>) {
         #[cfg(target_arch = "x86_64")]
         if let Some((ifma, transforms)) = &self.lanes {
             let QuotientWork { a, b, buffers, product, .. } = work;

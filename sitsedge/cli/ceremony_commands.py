@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -152,7 +153,11 @@ def _verified(
         return describe(ceremony.verify(ceremony.read_circuit(circuit), phase1, path))
     if kind is FileKind.PHASE1:
         return {"phase1": _describe_phase1(ceremony.verify_phase1(path))}
-    raise CeremonyError("file-kind", found=kind.name.lower(), expected="a ceremony", hint="a .ptau: proof import")
+    if kind is FileKind.PTAU:
+        with tempfile.TemporaryDirectory() as scratch:
+            report, prepared = ceremony.import_ptau(path, Path(scratch) / "phase1")
+        return {"phase1": _describe_phase1(report, prepared=prepared)}
+    raise CeremonyError("file-kind", found=kind.name.lower(), expected="a ceremony")
 
 
 def _require(wanted: list[str], data: dict[str, Any]) -> None:
@@ -257,4 +262,9 @@ def _print(data: dict[str, Any]) -> None:
 def _print_contributions(contributions: list[dict[str, Any]]) -> None:
     for number, entry in enumerate(contributions, 1):
         kind = " (beacon)" if entry["beacon"] else ""
-        print(f"  {number}. {entry['name'] or 'no name'}{kind}  {entry['hash'].hex()}")
+        print(f"  {number}. {_shown(entry['name'] or 'no name')}{kind}  {entry['hash'].hex()}")
+
+
+def _shown(name: str) -> str:
+    """A stranger's text on this terminal: without what could steer it or turn its line around."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)

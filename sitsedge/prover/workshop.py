@@ -1,9 +1,9 @@
-"""Makes one owed proof: the module's prover, the circuit's outputs against the command's, the proof checked again."""
+"""Makes owed proofs: the module's prover, the circuit's outputs against the command's, the proofs checked again."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,29 +39,32 @@ class Workshop:
         """Arithmetic of the newest prover; empty before the first."""
         return next(reversed(self._modules.values())).prover.kernel if self._modules else ""
 
-    def prove(self, command: Command) -> bytes:
-        """The proof of the command's statement. Raises :class:`ProofImpossible`.
+    def prove(self, commands: Sequence[Command]) -> list[bytes | ProofImpossible]:
+        """For each command the proof of its statement, or why there is none.
 
-        The proof is verified before it is handed on: bad memory must not look like a forgery to the gate.
+        The proofs are verified before they are handed on, those of one module together at half the cost: bad memory
+        must not look like a forgery to the gate.
         """
-        header = command.header
-        module = self._module(header.module_digest)
-        try:
-            proven = module.prover.prove(command.inputs, header.ctx())
-        except AttestError as error:
-            raise ProofImpossible("prover", found=f"{error.code}: {error.found}", expected=error.expected) from error
-        if proven.outputs != command.outputs:
-            raise ProofImpossible(
-                "divergence",
-                found=f"outputs {command.outputs} in the command, {proven.outputs} from the circuit",
-                expected="the same outputs from both",
-                hint="the module and its circuit do not belong together: stop and inspect the bundle",
-            )
-        try:
-            module.verifier.verify(command.inputs, command.outputs, header.ctx(), proven.proof)
-        except AttestError as error:
-            raise ProofImpossible("self-check", found=error.code, expected="a proof that verifies") from error
-        return proven.proof
+        results: list[bytes | ProofImpossible] = []
+        made: dict[bytes, tuple[_Module, list[int]]] = {}
+        for place, command in enumerate(commands):
+            digest = command.header.module_digest
+            try:
+                module = made[digest][0] if digest in made else self._module(digest)
+                results.append(_prove(module, command))
+                made.setdefault(digest, (module, []))[1].append(place)
+            except ProofImpossible as impossible:
+                results.append(impossible)
+        for module, places in made.values():
+            statements = []
+            for place in places:
+                command, proof = commands[place], results[place]
+                assert isinstance(proof, bytes)
+                statements.append((command.inputs, command.outputs, command.header.ctx(), proof))
+            for place, failed in zip(places, module.verifier.verify_batch(statements), strict=True):
+                if failed is not None:
+                    results[place] = ProofImpossible("self-check", found=failed, expected="a proof that verifies")
+        return results
 
     def warm(self, digest: bytes) -> None:
         """Build a module's tables before its first job. Raises :class:`ProofImpossible`."""
@@ -85,3 +88,18 @@ class Workshop:
         if len(self._modules) > PROVERS_MAX:
             self._modules.popitem(last=False)
         return module
+
+
+def _prove(module: _Module, command: Command) -> bytes:
+    try:
+        proven = module.prover.prove(command.inputs, command.header.ctx())
+    except AttestError as error:
+        raise ProofImpossible("prover", found=f"{error.code}: {error.found}", expected=error.expected) from error
+    if proven.outputs != command.outputs:
+        raise ProofImpossible(
+            "divergence",
+            found=f"outputs {command.outputs} in the command, {proven.outputs} from the circuit",
+            expected="the same outputs from both",
+            hint="the module and its circuit do not belong together: stop and inspect the bundle",
+        )
+    return proven.proof

@@ -158,7 +158,7 @@ impl<C: Curve> Codecs<C> {
     ) -> Result<()> {
         let fail = |what: &str| {
             let name = contribution.name.as_deref().unwrap_or("no name");
-            Err(Error::new(HISTORY, format!("contribution {number} ({name}): {what}")))
+            Err(Error::new(HISTORY, format!("contribution {number} ({name:?}): {what}")))
         };
         if let Some(beacon) = &contribution.beacon {
             if self.beacon_keys(challenge, beacon).proofs != contribution.keys {

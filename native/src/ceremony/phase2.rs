@@ -146,7 +146,7 @@ impl<C: Curve> Transcript<C> {
         let mut contributors = Vec::with_capacity(self.steps.len());
         for (i, step) in self.steps.iter().enumerate() {
             let fail =
-                |code, what: &str| Err(Error::new(code, format!("contribution {} ({}): {what}", i + 1, step.name)));
+                |code, what: &str| Err(Error::new(code, format!("contribution {} ({:?}): {what}", i + 1, step.name)));
             if step.delta_1 == delta || step.gamma_2 == gamma {
                 return fail("setup-identity", "delta or gamma is multiplied by one");
             }

@@ -13,6 +13,8 @@ mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod adx;
 mod element;
+#[cfg(test)]
+pub(crate) mod faults;
 mod group;
 #[cfg(target_arch = "x86_64")]
 pub mod ifma;
@@ -244,6 +246,8 @@ impl Kernel {
                 None
             }
         };
+        #[cfg(test)]
+        faults::after_sum(self, left);
         lanes.into_iter().flat_map(<[Jacobian<F::Words, D>; 8]>::into_iter)
     }
 
@@ -260,8 +264,10 @@ impl Kernel {
             Self::Ifma(ifma) => F::add_pairs(ifma, table, pairs, out, &mut scratch.ifma),
             _ => with_multiply!(self, k => portable::add_pairs(k, table, pairs, out, &mut scratch.portable)),
         }
+        #[cfg(test)]
+        faults::after_add_pairs(self, table, pairs, out);
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -11,7 +11,7 @@ fn multiples<C: Curve>(count: u64) -> Vec<Point<C::Base>> {
 }
 
 /// All pairs out of {0, 1, …, 7}·G with both signs: chord, doubling, cancellation and infinity on either side.
-fn check_every_case<C: Curve>() {
+pub(crate) fn check_every_case<C: Curve>() {
     let table = multiples::<C>(8);
     let mut pairs = Vec::new();
     let mut expected = Vec::new();
@@ -48,6 +48,7 @@ fn check<C: Curve>(kernel: Kernel, table: &[Point<C::Base>], batch: &[(Pair, G1A
     kernel.add_pairs(table, &pairs, &mut out, &mut Scratch::default());
     for ((pair, expected), found) in batch.iter().zip(&out) {
         assert_eq!(found.to_affine(), *expected, "{}, {pair:?}", kernel.name());
+        assert_eq!(found.is_infinity(), expected.is_zero(), "{}, {pair:?}", kernel.name());
     }
 }
 
@@ -120,7 +121,7 @@ where
 }
 
 /// The same on G1 and on G2 of both curves.
-fn check_sums(multiples: &[i64], g2: bool) {
+pub(crate) fn check_sums(multiples: &[i64], g2: bool) {
     check_sum::<<Bn254 as Curve>::Base, <Bn254 as Curve>::G1, 1>(multiples);
     check_sum::<<Bls381 as Curve>::Base, <Bls381 as Curve>::G1, 1>(multiples);
     if g2 {

@@ -81,6 +81,18 @@ def test_the_report_for_people_names_everybody_and_says_what_was_not_checked(bas
     assert "of 2 contributors" in out
 
 
+def test_a_stranger_s_name_does_not_steer_the_terminal(base: Path, tmp_path: Path) -> None:
+    """snarkjs takes any name; ours are checked, so one is put into the exported file."""
+    told("contribute", base / "pot", "--name", "mal.ory", "--out", tmp_path / "two")
+    assert run("export", tmp_path / "two", tmp_path / "two.ptau")[0] == OK
+    data = (tmp_path / "two.ptau").read_bytes()
+    (tmp_path / "two.ptau").write_bytes(data.replace(b"mal.ory", b"mal\x1bory"))
+    code, out, _ = run("verify-setup", tmp_path / "two.ptau")
+    assert code == OK
+    assert "2. mal\\x1bory" in out
+    assert "\x1b" not in out
+
+
 def test_a_contributor_finds_the_own_hash(base: Path, tmp_path: Path) -> None:
     data = told("contribute", base / "ceremony" / "transcript.sitsct", "--name", "x", "--out", tmp_path / "longer")
     digest = data["contribution"]
@@ -99,7 +111,8 @@ def test_the_first_failing_step_is_named(base: Path, tmp_path: Path) -> None:
     files = ("--circuit", base / "toy.circuit", "--phase1", base / "pot")
     code, out, _ = run("verify-setup", tmp_path / "bad", *files)
     assert code == REFUSED
-    assert "REFUSED: setup-proof: contribution 2 (Operator)" in out
+    assert "REFUSED: setup-proof: contribution 2" in out
+    assert "Operator" in out
     assert told("verify-setup", tmp_path / "bad", *files, code=REFUSED)["failed"] == "setup-proof"
     code, _, err = run("contribute", tmp_path / "bad", "--name", "x")
     assert (code, "setup-proof" in err) == (REFUSED, True)

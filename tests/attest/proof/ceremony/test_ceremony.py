@@ -10,7 +10,7 @@ import pytest
 from attest.proof import Curve, Groth16Prover, NativeVerifier, PyEccVerifier, ceremony, failed_check, key_hash
 from attest.proof.ceremony import Beacon, CeremonyError, Contributor
 from attest.proof.ceremony_folder import CeremonyFolder
-from tests.attest.proof.ceremony.conftest import Made
+from tests.attest.proof.ceremony.support import Made
 from tests.attest.proof.support import CTX, model, toy_circuit
 
 X = (3, -5)
@@ -137,7 +137,8 @@ def test_nobody_can_replay_a_contribution_elsewhere(made: Made, copy: CeremonyFo
     with pytest.raises(CeremonyError) as refused:
         copy.verify()
     assert refused.value.code == "setup-proof"
-    assert "contribution 2 (operator)" in refused.value.found
+    assert "contribution 2" in refused.value.found
+    assert "operator" in refused.value.found
 
 
 def test_a_transcript_shows_its_contributors_by_itself(made: Made, curve: Curve) -> None:

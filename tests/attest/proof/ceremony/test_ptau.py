@@ -10,7 +10,7 @@ import pytest
 
 from attest.proof import Curve, ceremony
 from attest.proof.ceremony import Beacon, CeremonyError
-from tests.attest.proof.ceremony.conftest import Made
+from tests.attest.proof.ceremony.support import Made
 from tests.support.snarkjs import ENTROPY, find_snarkjs
 
 NAMES = {Curve.BN254: "bn128", Curve.BLS12_381: "bls12381"}
@@ -46,6 +46,10 @@ def test_we_take_over_snarkjs_s_and_both_go_on(made: Made, curve: Curve, tmp_pat
     report, prepared = ceremony.import_ptau(tmp_path / "4.ptau", tmp_path / "prepared")
     assert prepared
     assert (tmp_path / "prepared").read_bytes() == (tmp_path / "theirs").read_bytes()
+    peer.run("powersoftau", "truncate", "4.ptau", cwd=tmp_path)
+    cut, _ = ceremony.import_ptau(tmp_path / "4_03.ptau", tmp_path / "cut")
+    assert (cut.power, cut.ceremony_power, cut.powers_hashed) == (3, report.power, False)
+    assert cut.contributors == report.contributors
 
 
 def test_ptau_and_back_is_the_same_file(made: Made, tmp_path: Path) -> None:
