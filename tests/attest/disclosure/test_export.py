@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from attest.command import Mode, SessionKey, parse_command, parse_record, sign_record
 from attest.disclosure import DisclosureError, Keys, Selection, Trust, write_export
 from attest.disclosure import format as fmt
+from attest.disclosure.__main__ import main
 from attest.disclosure.format import IncludedRecord, Manifest, SealedRecord
 from attest.disclosure.write import ExportWriter, development_keys, sealed_circuit
 from attest.ledger import Ledger, RecordKind
@@ -384,6 +387,35 @@ def test_proof_key_that_the_third_party_knows_otherwise(case: Case) -> None:
 def test_words_taken_from_the_export_are_said_to_be(case: Case) -> None:
     found = report(case.out)
     assert (found.ok, found.gate_key_trusted, found.vk_trusted) == (True, False, False)
+
+
+def test_checked_without_the_appliance(case: Case, tmp_path: Path) -> None:
+    """Where neither the Rust core nor any device library can be imported."""
+    few = export(case.scenario, tmp_path, selection=Selection(count=1))
+    absent = ("attest._native", "tpm2_pytss", "asyncua", "wasmtime", "onnx", "onnxruntime", "numpy", "sitsedge")
+    trusted = ["--gate-key", case.scenario.gate_key.public.hex(), "--vk-sha256", manifest_of(few.out).vk_sha256]
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent!r}));"
+        f"from attest.disclosure.__main__ import main; sys.exit(main({[str(few.out), *trusted]!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert (found["ok"], found["engine"], found["proofs_checked"]) == (True, "py-ecc", 1)
+
+
+@pytest.mark.parametrize(("falsify", "code"), [(None, 0), (other_ctx, 1)])
+def test_exit_codes(
+    falsify: Callable[[Path, Case], None] | None,
+    code: int,
+    out: Path,
+    case: Case,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if falsify is not None:
+        falsify(out, case)
+    assert main([str(out), "--engine", "native"]) == code
+    assert json.loads(capsys.readouterr().out)["ok"] is (code == 0)
 
 
 # Making one.
