@@ -18,7 +18,7 @@ from attest.proof.sealed.circuit import (
     Op,
     SealedCircuit,
 )
-from attest.proof.sealed.format import MAGIC, decode, encode
+from attest.proof.sealed.format import MAGIC, circuit_digest, decode, encode
 from tests.attest.proof.sealed.cases import sealed
 
 LC, FLC = LinearCombination, FieldCombination
@@ -134,6 +134,18 @@ def test_round_trip(curve: Curve) -> None:
     assert decode(data) == sealed(curve)
     assert encode(decode(data)) == data
     assert native_code(data) is None
+
+
+GOLDEN = {
+    Curve.BN254: "7f8b9893cfa0220d78767aa26a950d438dedd44a1655b24ac3117bb08d77ade8",
+    Curve.BLS12_381: "590ce70c977ac74c8ff1b48c9230a96c8cc68f4f4a934a12f4bbb3f7ff3fff3e",
+}
+"""Keys and exports name a sealed circuit by this digest, so a later version must make the same bytes."""
+
+
+@pytest.mark.parametrize("curve", tuple(Curve))
+def test_golden_circuit(curve: Curve) -> None:
+    assert circuit_digest(encode(sealed(curve))).hex() == GOLDEN[curve]
 
 
 def test_good_file() -> None:
