@@ -157,6 +157,14 @@ def test_a_ceremony_for_another_circuit(made: Made, curve: Curve) -> None:
     assert not made.phase1.with_name("nothing").exists()
 
 
+def test_a_phase_1_that_went_on_is_another_one(copy: CeremonyFolder) -> None:
+    """The transcript is bound to the file it was started from, not to whatever came of it."""
+    ceremony.contribute(copy.phase1, name="late")
+    with pytest.raises(CeremonyError) as refused:
+        copy.verify()
+    assert refused.value.code == "setup-phase1"
+
+
 def test_a_failed_start_leaves_nothing(tmp_path: Path, curve: Curve) -> None:
     small = tmp_path / "small"
     ceremony.new_phase1(small, curve=curve, power=2)
