@@ -153,7 +153,8 @@ pub fn read_uncompressed<C: Curve, P: SWCurveConfig>(bytes: &[u8]) -> PointResul
     }
     let coordinate = |bytes| read_field::<P::BaseField>(bytes, C::FQ_BYTES, 0);
     let point = Affine::<P>::new_unchecked(coordinate(&bytes[..size])?, coordinate(&bytes[size..])?);
-    if !point.is_on_curve() {
+    // The library takes the coordinates (0, 0) for infinity; on these curves they are no point, and infinity has its flag.
+    if point.is_zero() || !point.is_on_curve() {
         return Err(PointFault::OffCurve);
     }
     in_subgroup(point)

@@ -134,3 +134,24 @@ fn on_mutated_proofs<C: Curve>() {
         assert!(["proof-point", "proof-pairing"].contains(&verdict.unwrap_err().code));
     }
 }
+
+/// Found by a long run of `mutations.rs`: the library reads the coordinates (0, 0) as infinity, which has a flag of its own.
+#[test]
+fn zero_coordinates_are_not_infinity() {
+    on_zero_coordinates_are_not_infinity::<Bn254>();
+    on_zero_coordinates_are_not_infinity::<Bls381>();
+}
+
+fn on_zero_coordinates_are_not_infinity<C: Curve>() {
+    let circuit = Circuit::parse(&toy::<C>()).unwrap();
+    let key = setup::<C>(&circuit).unwrap().0.encode();
+    let infinity = [&[C::FLAGS.infinity_uncompressed][..], &vec![0; 2 * C::FQ_BYTES - 1]].concat();
+    let points = key[53..].chunks_exact(infinity.len()).enumerate();
+    let places: Vec<usize> = points.filter(|(_, p)| *p == infinity).map(|(i, _)| 53 + i * infinity.len()).collect();
+    assert!(!places.is_empty(), "wires that occur in no column have infinity there");
+    for at in places {
+        let mut changed = key.clone();
+        changed[at] = 0;
+        assert_eq!(ProvingKey::<C>::decode(&changed, &circuit).err().unwrap().code, "pk-format");
+    }
+}
