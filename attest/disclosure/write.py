@@ -5,10 +5,12 @@ The folder appears whole under its name or not at all. The salts go into another
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,6 +36,8 @@ from attest.proof.sealed.format import encode as encode_sealed
 from attest.proof.sealed.prover import SealedProver
 
 PART_SUFFIX: Final = ".part"
+CANDIDATES_MAX: Final = 200_000
+"""Commands of a range are known by digest while receipts are matched: some 30 MiB, half an hour at 100 Hz."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,6 @@ class _Chosen:
     """A command that the gate accepted, and the gate's receipt for it."""
 
     record: int
-    data: bytes
     command: Command
     receipt: Leaf
 
@@ -109,32 +112,29 @@ class ExportWriter:
         """
         self._curve = curve
         self._anchors: Anchors = load_anchors(ledgers / "anchors")
-        device = Ledger.open_readonly(ledgers / "device" / "ledger.db")
-        try:
-            commands = _select(device, selection)
-        finally:
-            device.close()
-        gate = Ledger.open_readonly(ledgers / "gate" / "ledger.db")
-        try:
-            self._read_gate(gate, commands)
-        finally:
-            gate.close()
-        self.left_out = len(commands) - len(self._chosen)
+        with ExitStack() as stack:
+            device = Ledger.open_readonly(ledgers / "device" / "ledger.db")
+            stack.callback(device.close)
+            gate = Ledger.open_readonly(ledgers / "gate" / "ledger.db")
+            stack.callback(gate.close)
+            commands = _commands(device, selection)
+            receipts = self._read_gate(gate, commands)
+            self.left_out = len(commands) - len(receipts)
+            self._choose(device, gate, commands, receipts, selection.count)
         self._module, self._rules = self._common()
         self._open_circuit = find_circuit(self._module)
         self.circuit = sealed_circuit(self._open_circuit, self._rules, curve)
 
-    def _read_gate(self, gate: Ledger, commands: dict[bytes, tuple[int, bytes]]) -> None:
-        """Receipts and epoch records under the gate's newest checkpoint, with their places."""
+    def _read_gate(self, gate: Ledger, commands: dict[bytes, int]) -> dict[bytes, int]:
+        """Epoch records, and the places of the commands' receipts, under the gate's newest checkpoint."""
         note = gate.last_checkpoint()
         if note is None:
             raise DisclosureError("export-empty", found="no checkpoint of the gate", expected="one over its receipts")
-        self._note, size = note, parse_checkpoint(note).checkpoint.size
+        self._note, self._size = note, parse_checkpoint(note).checkpoint.size
         self._epochs: dict[int, IncludedRecord] = {}
         self._records: dict[int, EpochOpened] = {}
-        self._chosen: list[_Chosen] = []
-        self._paths: dict[int, tuple[bytes, ...]] = {}
-        for leaf in _until(gate, size):
+        receipts: dict[bytes, int] = {}
+        for leaf in _until(gate, self._size):
             if leaf.kind not in (RecordKind.RECEIPT, RecordKind.EPOCH_OPENED):
                 continue
             record = parse_record(leaf.data).record
@@ -142,13 +142,34 @@ class ExportWriter:
                 self._records[record.epoch] = record
                 self._epochs[record.epoch] = IncludedRecord(leaf.data, leaf.index, ())
             elif isinstance(record, Receipt) and record.command_digest in commands:
-                index, data = commands[record.command_digest]
-                self._chosen.append(_Chosen(index, data, parse_command(data, None).command, leaf))
+                receipts.setdefault(record.command_digest, leaf.index)
+        return receipts
+
+    def _choose(
+        self, device: Ledger, gate: Ledger, commands: dict[bytes, int], receipts: dict[bytes, int], count: int | None
+    ) -> None:
+        """All accepted commands, or ``count`` of them; their bytes, receipts and places in the gate's tree."""
+        digests = list(receipts)
+        if count is not None and count < len(digests):
+            # By the operating system's randomness: nobody can say beforehand which commands a third party will see.
+            digests = random.SystemRandom().sample(digests, count)
+        if len(digests) > fmt.COMMANDS_MAX:
+            raise DisclosureError(
+                "export-limit",
+                found=f"{len(digests)} accepted commands",
+                expected=f"at most {fmt.COMMANDS_MAX}",
+                hint="a shorter range, or --records",
+            )
+        self._chosen = []
+        for digest in digests:
+            data = device.read(commands[digest]).data
+            command, receipt = parse_command(data, None).command, gate.read(receipts[digest])
+            self._chosen.append(_Chosen(commands[digest], command, receipt))
         self._chosen.sort(key=lambda it: (it.command.header.epoch, it.command.header.sequence))
         used = {it.command.header.epoch for it in self._chosen}
         self._epochs = {number: record for number, record in self._epochs.items() if number in used}
         places = [it.receipt.index for it in self._chosen] + [record.index for record in self._epochs.values()]
-        self._paths = {index: tuple(gate.inclusion(index, size)) for index in places}
+        self._paths = {index: tuple(gate.inclusion(index, self._size)) for index in places}
 
     def _common(self) -> tuple[bytes, GateRules]:
         """The one module and the one set of rules of all chosen commands."""
@@ -272,19 +293,18 @@ class ExportWriter:
         )
 
 
-def _select(device: Ledger, selection: Selection) -> dict[bytes, tuple[int, bytes]]:
-    """Record number and bytes of the commands in the selection, by command digest."""
+def _commands(device: Ledger, selection: Selection) -> dict[bytes, int]:
+    """Record numbers of the commands in the range, by command digest."""
     end = device.size if selection.last is None else min(selection.last + 1, device.size)
-    found = [leaf.index for leaf in _until(device, end, selection.first) if leaf.kind is RecordKind.COMMAND]
-    if selection.count is not None and selection.count < len(found):
-        # Chosen so that nobody can say beforehand which commands a third party will see.
-        found = random.SystemRandom().sample(found, selection.count)
-    if len(found) > fmt.COMMANDS_MAX:
-        raise DisclosureError(
-            "export-limit", found=f"{len(found)} commands", expected=f"at most {fmt.COMMANDS_MAX}", hint="use --records"
-        )
-    leaves = [device.read(index) for index in found]
-    return {parse_command(leaf.data, None).digest: (leaf.index, leaf.data) for leaf in leaves}
+    found: dict[bytes, int] = {}
+    for leaf in _until(device, end, selection.first):
+        if leaf.kind is RecordKind.COMMAND:
+            found[hashlib.sha256(leaf.data).digest()] = leaf.index
+        if len(found) > CANDIDATES_MAX:
+            raise DisclosureError(
+                "export-limit", found=f"over {CANDIDATES_MAX} commands in the range", expected="fewer (--from, --to)"
+            )
+    return found
 
 
 def _until(ledger: Ledger, end: int, start: int = 0) -> Iterator[Leaf]:

@@ -26,6 +26,22 @@ ENTROPY_BYTES_MAX: Final = 1 << 20
 
 _MAGIC_BYTES: Final = 8
 _FIRST_PREFIX: Final = ("phase1-", "ptau-")
+_EVERY_STEP: Final = "a ceremony in which every step follows"
+_EXPECTED: Final = {
+    "phase1-empty": ("at least one contributor", "sitsctl proof contribute FILE --name NAME"),
+    "setup-empty": ("at least one contributor", "sitsctl proof contribute CEREMONY --name NAME"),
+    "phase1-power": ("a power from 2 to 20", "--power takes the first 2^POWER powers of a larger file"),
+    "phase1-small": ("a phase 1 that holds what the circuit needs", "begin or import one of that power"),
+    "phase1-reduced": ("a whole phase 1", "contribute to the file that it was cut from"),
+    "setup-circuit": ("the transcript of this circuit", ""),
+    "setup-phase1": ("the phase 1 that the transcript was started from", ""),
+    "curve-mismatch": ("circuit and phase 1 on one curve", ""),
+    "name": ("a short printable name", ""),
+    "beacon": ("public randomness within the limits", ""),
+    "file": ("files that can be read and made", ""),
+    "randomness": ("randomness from the operating system", ""),
+}
+"""What was expected and what to do about it, where there is more to say than that a step does not follow."""
 _SECOND_PREFIX: Final = ("setup-", "transcript-", "circuit-", "key-lint", "beacon", "curve-")
 
 
@@ -123,7 +139,8 @@ def _typed() -> Iterator[None]:
         yield
     except _native.NativeError as error:
         code, detail = error.args
-        raise CeremonyError(code, found=detail, expected="a ceremony in which every step follows") from error
+        expected, hint = _EXPECTED.get(code, (_EVERY_STEP, ""))
+        raise CeremonyError(code, found=detail, expected=expected, hint=hint) from error
 
 
 def _contributors(found: list[tuple[str | None, bool, bytes]]) -> tuple[Contributor, ...]:

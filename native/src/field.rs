@@ -34,7 +34,7 @@ pub fn fr_from_canonical<F: PrimeField<BigInt = BigInt<4>>>(bytes: &[u8; 32]) ->
     F::from_bigint(bigint_from_be(bytes))
 }
 
-fn bigint_from_be(bytes: &[u8; 32]) -> BigInt<4> {
+pub fn bigint_from_be(bytes: &[u8; 32]) -> BigInt<4> {
     let mut limbs = [0u64; 4];
     for (limb, chunk) in limbs.iter_mut().rev().zip(bytes.chunks_exact(8)) {
         let mut word = [0u8; 8];

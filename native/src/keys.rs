@@ -208,7 +208,7 @@ impl<C: Curve> ProvingKey<C> {
         if circuit_digest != circuit.digest {
             return Err(Error::new("pk-circuit", "the proving key was made for another circuit"));
         }
-        let domain = size_for::<C>(circuit.constraints.len());
+        let domain = size_for::<C>(circuit.n_rows());
         if n_public != circuit.n_public() || n_wires != circuit.n_wires() || domain_size as usize != domain {
             return reader.fail("sizes in the header do not fit the circuit");
         }

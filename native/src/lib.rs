@@ -12,6 +12,7 @@ pub mod field;
 pub mod kernel;
 pub mod keys;
 pub mod msm;
+mod parser;
 pub mod proof;
 pub mod prover;
 #[cfg(feature = "pyo3")]
@@ -19,6 +20,7 @@ mod python;
 mod quotient;
 mod reader;
 mod rows;
+mod sealed;
 pub mod setup;
 mod tables;
 pub mod team;

@@ -8,13 +8,14 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::circuit::{Circuit, Op};
 use crate::curve::{Curve, G1Affine, G1Projective, G2Projective};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::field::{fr_from_ctx, fr_to_be, random_fr};
-use crate::kernel::{normalize, with_multiply, Endomorphism, Kernel, Multiply, Single};
+use crate::kernel::{normalize, with_multiply, Element, Endomorphism, Kernel, Limbs, Multiply, Single};
 use crate::keys::ProvingKey;
 use crate::msm::{FixedMsm, MsmWork};
 use crate::quotient::{Quotient, QuotientWork};
 use crate::rows;
+use crate::sealed::{FieldProgram, FullSizeSums};
 use crate::tables::{Lookup, QueryTables, Slot};
 use crate::verifier::Proof;
 use crate::witness::Witness;
@@ -58,6 +59,8 @@ pub struct Prover<C: Curve> {
     endomorphism: Endomorphism<C>,
     /// α + A[0], β + B[0] and K[0]: the constant wire is always 1.
     start: Start<C>,
+    /// Only for a sealed circuit.
+    sealed: Option<SealedParts<C>>,
     work: Mutex<Work<C>>,
 }
 
@@ -68,6 +71,18 @@ struct Start<C: Curve> {
     k: G1Projective<C>,
 }
 
+struct SealedParts<C: Curve> {
+    program: FieldProgram<C::Fr>,
+    sums: FullSizeSums<C>,
+}
+
+/// A sealed statement's part of a proof.
+pub struct SealedProof<C: Curve> {
+    pub commitment: C::Fr,
+    pub outputs: Vec<i64>,
+    pub proof: Proof<C>,
+}
+
 /// Memory of one proof, kept between proofs.
 struct Work<C: Curve> {
     witness: Witness<C::Fr>,
@@ -75,6 +90,21 @@ struct Work<C: Curve> {
     lookups: Vec<Lookup>,
     rest: Vec<(u32, C::Fr)>,
     msm: MsmWork<C>,
+    /// Wires of full size as integers.
+    scalars: Vec<Limbs<4>>,
+}
+
+impl<C: Curve> Work<C> {
+    /// Overwrites inputs, salt and the rows' values. What the transforms and the bucket sorting hold is overwritten by
+    /// the next proof.
+    fn erase(&mut self) {
+        self.witness.erase();
+        self.quotient.a.fill(C::Scalar::ZERO);
+        self.quotient.b.fill(C::Scalar::ZERO);
+        self.quotient.product.fill([0; 4]);
+        self.lookups.fill(Lookup { slot: 0, byte: 0, negate: false });
+        self.rest.fill((0, C::Fr::from(0u64)));
+    }
 }
 
 /// Blinding values of one proof; erased when dropped, never stored.
@@ -112,6 +142,13 @@ impl<C: Curve> Prover<C> {
             lookups: Vec::with_capacity(plan.len()),
             rest: Vec::new(),
             msm: MsmWork::default(),
+            scalars: Vec::new(),
+        };
+        let sealed = match &circuit.sealed {
+            None => None,
+            Some(part) => {
+                Some(SealedParts { program: FieldProgram::new(part), sums: FullSizeSums::new(&circuit, &key, kernel)? })
+            }
         };
         Ok(Self {
             a: QueryTables::new(key.a, &plan, kernel)?,
@@ -127,6 +164,7 @@ impl<C: Curve> Prover<C> {
             quotient,
             plan,
             start,
+            sealed,
             work: Mutex::new(work),
         })
     }
@@ -141,14 +179,81 @@ impl<C: Curve> Prover<C> {
 
     pub fn table_bytes(&self) -> usize {
         let g1: usize = [&self.a, &self.b1, &self.k, &self.delta_1].iter().map(|t| t.bytes()).sum();
-        g1 + self.b2.bytes() + self.delta_2.bytes() + self.h.table_bytes()
+        let full = self.sealed.as_ref().map_or(0, |part| part.sums.table_bytes());
+        g1 + self.b2.bytes() + self.delta_2.bytes() + self.h.table_bytes() + full
+    }
+
+    fn require_open(&self) -> Result<()> {
+        if self.sealed.is_none() {
+            return Ok(());
+        }
+        Err(Error::new("circuit-sealed", "a sealed circuit is proven with a salt"))
     }
 
     /// All wires as field elements.
     pub fn witness(&self, inputs: &[i64], ctx: &[u8]) -> Result<Vec<C::Fr>> {
+        self.require_open()?;
         let mut witness = Witness::new(&self.circuit);
         witness.fill(&self.circuit, inputs, fr_from_ctx(ctx)?)?;
         Ok(witness.to_field(&self.circuit))
+    }
+
+    /// All wires of a sealed circuit as field elements. Errors as [`Self::prove_sealed`].
+    pub fn witness_sealed(&self, inputs: &[i64], salt: &[u8], ctx: &[u8]) -> Result<Vec<C::Fr>> {
+        let mut witness = Witness::new(&self.circuit);
+        witness.fill(&self.circuit, inputs, fr_from_ctx(ctx)?)?;
+        self.sealed()?.program.fill(&self.circuit, &mut witness, salt)?;
+        let wires = witness.to_field(&self.circuit);
+        witness.erase();
+        Ok(wires)
+    }
+
+    fn sealed(&self) -> Result<&SealedParts<C>> {
+        self.sealed.as_ref().ok_or_else(|| Error::new("circuit-open", "an open circuit takes no salt"))
+    }
+
+    /// Commitment, outputs and a proof of a sealed circuit with fresh blinding; `salt` has 31 bytes.
+    ///
+    /// Errors: as [`Self::prove`], `salt-length`, and `circuit-open` if the circuit is none.
+    pub fn prove_sealed(&self, inputs: &[i64], salt: &[u8], ctx: &[u8]) -> Result<SealedProof<C>> {
+        let blinding = Blinding { r: Zeroizing::new(random_fr()?), s: Zeroizing::new(random_fr()?) };
+        self.prove_sealed_blinded(inputs, salt, ctx, &blinding)
+    }
+
+    /// Never public, as [`Self::prove_blinded`].
+    pub(crate) fn prove_sealed_blinded(
+        &self,
+        inputs: &[i64],
+        salt: &[u8],
+        ctx: &[u8],
+        blinding: &Blinding<C::Fr>,
+    ) -> Result<SealedProof<C>> {
+        let part = self.sealed()?;
+        let mut guard = self.work.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let work = &mut *guard;
+        let proven = self.prove_sealed_into(work, part, (inputs, salt, ctx), blinding);
+        work.erase();
+        proven
+    }
+
+    fn prove_sealed_into(
+        &self,
+        work: &mut Work<C>,
+        part: &SealedParts<C>,
+        (inputs, salt, ctx): (&[i64], &[u8], &[u8]),
+        blinding: &Blinding<C::Fr>,
+    ) -> Result<SealedProof<C>> {
+        let rows = self.circuit.constraints.len();
+        work.witness.fill(&self.circuit, inputs, fr_from_ctx(ctx)?)?;
+        part.program.fill(&self.circuit, &mut work.witness, salt)?;
+        rows::fill(&self.circuit, &work.witness, &mut work.quotient.a, &mut work.quotient.b)?;
+        let (a, b) = (&mut work.quotient.a[rows..], &mut work.quotient.b[rows..]);
+        part.program.rows(&self.circuit, &work.witness, a, b)?;
+        let (commitment, outputs) = (work.witness.commitment, work.witness.outputs(&self.circuit)?);
+        self.quotient.run(&mut work.quotient);
+        self.look_up(work, ctx);
+        let proof = self.combine(work, blinding, &mut |_| ());
+        Ok(SealedProof { commitment, outputs, proof })
     }
 
     /// Outputs and a proof with fresh blinding. Calls from several threads take turns.
@@ -178,6 +283,7 @@ impl<C: Curve> Prover<C> {
         blinding: &Blinding<C::Fr>,
         done: &mut dyn FnMut(Phase),
     ) -> Result<(Vec<i64>, Proof<C>)> {
+        self.require_open()?;
         // A panic elsewhere cannot leave the buffers in a harmful state: every proof overwrites them.
         let mut guard = self.work.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let work = &mut *guard;
@@ -228,6 +334,13 @@ impl<C: Curve> Prover<C> {
         self.b1.accumulate(&mut b1, &work.lookups, &work.rest);
         self.b2.accumulate(&mut b2, &work.lookups, &work.rest);
         self.k.accumulate(&mut c, &work.lookups, &work.rest);
+        if let Some(part) = &self.sealed {
+            let full = part.sums.run(&work.witness, &mut work.scalars, &mut work.msm);
+            a += full.a;
+            b1 += full.b1;
+            b2 += full.b2;
+            c += full.k;
+        }
         done(Phase::WitnessSums);
         c += self.h.run(&work.quotient.product, &mut work.msm);
         done(Phase::QuotientSum);
@@ -280,7 +393,9 @@ impl Drop for ScalarDigits {
 /// Slots for every wire but the constant.
 fn plan(circuit: &Circuit) -> Vec<Slot> {
     let mut booleans = Vec::new();
-    let mut numbers: Vec<u32> = (1..circuit.ctx_wire()).collect();
+    let inputs = (circuit.first_input()..).take(circuit.n_inputs as usize);
+    let outputs = (circuit.first_output()..).take(circuit.n_outputs as usize);
+    let mut numbers: Vec<u32> = inputs.chain(outputs).collect();
     for op in &circuit.ops {
         match op {
             Op::Bits { k, first, .. } => booleans.extend((0..u32::from(*k)).map(|i| first + i)),

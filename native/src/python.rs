@@ -6,6 +6,7 @@ use ark_ff::{BigInt, PrimeField};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PySequence};
+use zeroize::Zeroizing;
 
 use crate::circuit::Circuit;
 use crate::curve::{Bls381, Bn254, Curve, CurveId};
@@ -112,7 +113,7 @@ fn first_unsatisfied<F: PrimeField<BigInt = BigInt<4>>>(
         .iter()
         .map(|w| fr_from_canonical(w).ok_or_else(|| Error::new(SIGNAL_RANGE, "a wire is not below r")))
         .collect::<Result<Vec<F>, Error>>()?;
-    Ok(crate::witness::first_unsatisfied(&circuit.constraints, &values))
+    Ok(crate::witness::first_unsatisfied(circuit, &values))
 }
 
 /// Index of the first constraint that `wires` (integers mod r, canonical) do not satisfy.
@@ -197,6 +198,47 @@ impl Prover {
         python_ints(py, &words)
     }
 
+    /// Commitment (32 bytes), outputs and proof of a sealed circuit; `salt` has 31 bytes and serves one proof.
+    fn prove_sealed<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &Bound<'py, PySequence>,
+        salt: &[u8],
+        ctx: &[u8],
+    ) -> PyResult<(Bound<'py, PyBytes>, Vec<i64>, Bound<'py, PyBytes>)> {
+        let inputs = Zeroizing::new(integers(inputs, self.n_inputs(), "input-count")?);
+        let (commitment, outputs, proof) = guarded(py, || {
+            either!(AnyProver, &self.0, p => {
+                let sealed = p.prove_sealed(&inputs, salt, ctx)?;
+                Ok((fr_to_be(&sealed.commitment), sealed.outputs, sealed.proof.encode()))
+            })
+        })?;
+        Ok((PyBytes::new(py, &commitment), outputs, PyBytes::new(py, &proof)))
+    }
+
+    /// The wires of a sealed circuit.
+    fn witness_sealed<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &Bound<'py, PySequence>,
+        salt: &[u8],
+        ctx: &[u8],
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let inputs = Zeroizing::new(integers(inputs, self.n_inputs(), "input-count")?);
+        let words = guarded(py, || {
+            either!(AnyProver, &self.0, p => {
+                Ok(p.witness_sealed(&inputs, salt, ctx)?.iter().map(fr_to_be).collect::<Vec<_>>())
+            })
+        })?;
+        python_ints(py, &words)
+    }
+
+    /// Whether the circuit is sealed.
+    #[getter]
+    fn sealed(&self) -> bool {
+        either!(AnyProver, &self.0, p => p.circuit.sealed.is_some())
+    }
+
     /// "bn254" or "bls12-381".
     #[getter]
     fn curve(&self) -> &'static str {
@@ -220,7 +262,7 @@ impl Prover {
 
     #[getter]
     fn n_constraints(&self) -> usize {
-        either!(AnyProver, &self.0, p => p.circuit.constraints.len())
+        either!(AnyProver, &self.0, p => p.circuit.n_rows())
     }
 
     #[getter]

@@ -7,14 +7,14 @@
 
 use ark_ec::scalar_mul::ScalarMul;
 use ark_ec::PrimeGroup;
-use ark_ff::{AdditiveGroup, PrimeField};
+use ark_ff::{AdditiveGroup, BigInt, PrimeField};
 use zeroize::Zeroizing;
 
-use crate::circuit::{Circuit, Lc};
+use crate::circuit::Circuit;
 use crate::curve::{Curve, G1Affine, G1Projective, G2Affine, G2Projective};
 use crate::domain::{size_for, Domain};
 use crate::error::{Error, Result};
-use crate::field::{fr_from_i64, inverse, random_fr};
+use crate::field::{inverse, random_fr};
 use crate::keys::{ProvingKey, VerificationKey};
 
 /// The secrets of a setup; erased when dropped.
@@ -55,22 +55,22 @@ struct Columns<F: PrimeField> {
     c: Scalars<F>,
 }
 
-impl<F: PrimeField> Columns<F> {
+impl<F: PrimeField<BigInt = BigInt<4>>> Columns<F> {
     fn new(circuit: &Circuit, lagrange: &[F]) -> Self {
         let zeros = || Zeroizing::new(vec![F::ZERO; circuit.n_wires() as usize]);
         let mut columns = Self { a: zeros(), b: zeros(), c: zeros() };
-        for (row, basis) in circuit.constraints.iter().zip(lagrange) {
-            accumulate(&mut columns.a, &row.a, basis);
-            accumulate(&mut columns.b, &row.b, basis);
-            accumulate(&mut columns.c, &row.c, basis);
+        for ([a, b, c], basis) in circuit.rows::<F>().zip(lagrange) {
+            accumulate(&mut columns.a, &a, basis);
+            accumulate(&mut columns.b, &b, basis);
+            accumulate(&mut columns.c, &c, basis);
         }
         columns
     }
 }
 
-fn accumulate<F: PrimeField>(column: &mut [F], lc: &Lc, basis: &F) {
-    for (wire, coefficient) in &lc.0 {
-        column[*wire as usize] += fr_from_i64::<F>(*coefficient) * basis;
+fn accumulate<F: PrimeField>(column: &mut [F], terms: &[(u32, F)], basis: &F) {
+    for (wire, coefficient) in terms {
+        column[*wire as usize] += *coefficient * basis;
     }
 }
 
@@ -88,7 +88,7 @@ fn g2_points<C: Curve>(scalars: &[C::Fr]) -> Vec<G2Affine<C>> {
 /// bound by any proof).
 pub fn setup<C: Curve>(circuit: &Circuit) -> Result<(ProvingKey<C>, VerificationKey<C>)> {
     circuit.check_curve::<C>()?;
-    let domain = Domain::<C>::new(size_for::<C>(circuit.constraints.len()))?;
+    let domain = Domain::<C>::new(size_for::<C>(circuit.n_rows()))?;
     let waste = ToxicWaste::<C::Fr>::sample()?;
     let columns = Columns::new(circuit, &Zeroizing::new(domain.lagrange(waste.tau)?));
     let (gamma_inverse, delta_inverse) = (Zeroizing::new(inverse(waste.gamma)?), Zeroizing::new(inverse(waste.delta)?));

@@ -1,16 +1,21 @@
 //! Exact integer witness: the circuit's program on i128, every overflow an error.
 
-use ark_ff::PrimeField;
+use ark_ff::{BigInt, PrimeField};
+use zeroize::Zeroize;
 
-use crate::circuit::{Circuit, Constraint, Lc, Op};
+use crate::circuit::{Circuit, Lc, Op, COMMITMENT_WIRE};
 use crate::error::{Error, Result};
-use crate::field::{fr_from_i128, fr_from_i64};
+use crate::field::fr_from_i128;
 
-/// Every wire's value; the ctx wire holds zero here, its field element is `ctx`.
+/// Every wire's value; wires that hold field elements are zero in `values`.
 #[derive(Debug, Clone)]
 pub struct Witness<F> {
     pub values: Vec<i128>,
     pub ctx: F,
+    /// Of a sealed circuit, as are `field`: salt and products (sealed.rs writes them).
+    pub commitment: F,
+    pub field: Vec<F>,
+    ctx_wire: usize,
 }
 
 fn overflow() -> Error {
@@ -34,7 +39,14 @@ pub fn eval(lc: &Lc, values: &[i128]) -> Result<i128> {
 
 impl<F: PrimeField> Witness<F> {
     pub fn new(circuit: &Circuit) -> Self {
-        Self { values: vec![0; circuit.n_wires() as usize], ctx: F::ZERO }
+        let n_field = circuit.n_wires() - circuit.salt_wire();
+        Self {
+            values: vec![0; circuit.n_wires() as usize],
+            ctx: F::ZERO,
+            commitment: F::ZERO,
+            field: vec![F::ZERO; n_field as usize],
+            ctx_wire: circuit.ctx_wire() as usize,
+        }
     }
 
     /// Runs the program for `inputs`; reuses the allocation.
@@ -47,7 +59,7 @@ impl<F: PrimeField> Witness<F> {
         }
         self.values.fill(0);
         self.values[0] = 1;
-        for (slot, input) in self.values[1..].iter_mut().zip(inputs) {
+        for (slot, input) in self.values[circuit.first_input() as usize..].iter_mut().zip(inputs) {
             *slot = i128::from(*input);
         }
         self.ctx = ctx;
@@ -100,18 +112,37 @@ impl<F: PrimeField> Witness<F> {
 
     pub fn to_field(&self, circuit: &Circuit) -> Vec<F> {
         let mut out: Vec<F> = self.values.iter().map(|v| fr_from_i128(*v)).collect();
-        out[circuit.ctx_wire() as usize] = self.ctx;
+        out[self.ctx_wire] = self.ctx;
+        if circuit.sealed.is_some() {
+            out[COMMITMENT_WIRE as usize] = self.commitment;
+            out[circuit.salt_wire() as usize..].copy_from_slice(&self.field);
+        }
         out
+    }
+
+    /// A wire of a sealed circuit as a field element; `first` is the first field wire.
+    pub fn element(&self, wire: usize, first: usize) -> F {
+        if wire >= first {
+            self.field[wire - first]
+        } else if wire == COMMITMENT_WIRE as usize {
+            self.commitment
+        } else if wire == self.ctx_wire {
+            self.ctx
+        } else {
+            fr_from_i128(self.values[wire])
+        }
+    }
+
+    /// Overwrites every value.
+    pub fn erase(&mut self) {
+        self.values.iter_mut().zeroize();
+        self.field.iter_mut().zeroize();
+        self.commitment.zeroize();
     }
 }
 
-pub fn eval_field<F: PrimeField>(lc: &Lc, wires: &[F]) -> F {
-    lc.0.iter().map(|(wire, coefficient)| fr_from_i64::<F>(*coefficient) * wires[*wire as usize]).sum()
-}
-
-/// Index of the first constraint the wires do not satisfy.
-pub fn first_unsatisfied<F: PrimeField>(constraints: &[Constraint], wires: &[F]) -> Option<usize> {
-    constraints
-        .iter()
-        .position(|row| eval_field(&row.a, wires) * eval_field(&row.b, wires) != eval_field(&row.c, wires))
+/// Index of the first row the wires do not satisfy.
+pub fn first_unsatisfied<F: PrimeField<BigInt = BigInt<4>>>(circuit: &Circuit, wires: &[F]) -> Option<usize> {
+    let sum = |side: &Vec<(u32, F)>| -> F { side.iter().map(|(wire, c)| wires[*wire as usize] * c).sum() };
+    circuit.rows::<F>().position(|[a, b, c]| sum(&a) * sum(&b) != sum(&c))
 }

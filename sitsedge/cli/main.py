@@ -20,6 +20,7 @@ from sitsedge.cli import (
     deploy_commands,
     module_commands,
     proof_commands,
+    sealed_commands,
 )
 from sitsedge.cli import status as status_page
 from sitsedge.cli.common import ConfigOption, StateOption, existing_state, find_state, parse_duration
@@ -45,6 +46,9 @@ proof_commands.app.command("import")(ceremony_commands.import_command)
 proof_commands.app.command("archive")(archive_commands.archive_command)
 proof_commands.app.command("verify-archive")(archive_commands.verify_archive_command)
 app.add_typer(proof_commands.app, name="proof")
+audit_commands.app.command("export")(sealed_commands.export_command)
+audit_commands.app.command("verify-sealed")(sealed_commands.verify_command)
+audit_commands.app.command("open")(sealed_commands.open_command_line)
 app.add_typer(audit_commands.app, name="audit")
 app.add_typer(demo_commands.bench, name="bench")
 app.command("deploy")(deploy_commands.deploy)

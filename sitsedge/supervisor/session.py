@@ -74,6 +74,7 @@ class Session:
         self._children = Children(state.run, state.logs)
         self.prepared: Prepared | None = None
         self._silent: set[str] = set()
+        self._withdrawn: str | None = None
         self._prover_started = 0.0
         self._prover_due: float | None = None
         self._prover_wait_s = PROVER_RESTART_S
@@ -202,6 +203,7 @@ class Session:
         self._revive_prover()
         self._children.check()
         self._watch_silence()
+        self._watch_verified()
         swtpm = self._ready().swtpm
         if swtpm is not None and swtpm.pid is None:
             self._say("the simulated TPM died: restarting it and measuring again, as after a power cycle")
@@ -220,6 +222,20 @@ class Session:
             elif not silent and name in self._silent:
                 self._say(f"{name} answers again")
                 self._silent.discard(name)
+
+    def _watch_verified(self) -> None:
+        """Say once when the gate withdraws "verified" because of owed proofs, and when it stands by it again."""
+        snapshot = read_snapshot(self.state.run, "gate")
+        if snapshot is None or snapshot.data.get("proofs", {}).get("policy") != "deferred":
+            return
+        reason = snapshot.data.get("verified_reason")
+        if reason != self._withdrawn:
+            self._say(
+                "verified again"
+                if reason is None
+                else f"warning: verified is withdrawn: {reason}; at most ADVISORY now"
+            )
+            self._withdrawn = reason
 
     def wait_for_commands(self, count: int, *, timeout_s: float = FIRST_COMMAND_TIMEOUT_S) -> None:
         """Until the loop had ``count`` accepted commands. Raises :class:`SitsError` ``no-commands``."""

@@ -98,6 +98,7 @@ def test_from_frame_to_plc_and_back_to_manual(deployed: Deployed) -> None:
 
     audit_without_the_appliance(deployed.state / "ledger")
     prove_again_for_the_archive(deployed.state, newest.index)
+    show_a_third_party(deployed.state)
 
 
 def prove_again_for_the_archive(state: Path, newest: int) -> None:
@@ -120,6 +121,29 @@ def prove_again_for_the_archive(state: Path, newest: int) -> None:
         assert checked["ok"], checked["findings"]
         assert checked["ledger_compared"]
         assert checked["proofs_checked"] == made["commands"]
+
+
+def show_a_third_party(state: Path) -> None:
+    """Three commands with their inputs sealed, verified with the export alone by both engines, and one opened."""
+    out, opening = state / "sealed", state / "opening.cbor"
+
+    def audit(*arguments: str) -> dict[str, Any]:
+        command = [sys.executable, "-m", "sitsedge.cli.entry", "audit", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout) if done.stdout else {}
+        return answer
+
+    made = audit("export", "--sealed", str(state), str(out), "--records", "3", "--output", "json")
+    assert made["commands"] == 3
+    name = next((out / "commands").iterdir()).stem
+    audit("open", str(state / "sealed.openings"), str(state), name, str(opening))
+    gate_key = str(state / "ledger" / "anchors" / "gate.pub")
+    for engine in ("native", "py-ecc"):
+        trusted = ["--gate-key", gate_key, "--vk-sha256", made["vk_sha256"], "--engine", engine]
+        checked = audit("verify-sealed", str(out), *trusted, "--opening", str(opening), "--output", "json")
+        assert checked["ok"], checked["findings"]
+        assert (checked["proofs_checked"], checked["openings_checked"]) == (3, 1)
 
 
 def audit_without_the_appliance(ledger_dir: Path) -> None:

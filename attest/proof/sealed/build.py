@@ -8,7 +8,7 @@ those (the plant, an auditor) makes the same file again and compares its digest.
 
 Why field equality is integer equality here: bits are boolean, so Σ 2^i·b_i is an integer below 2^k with k <= 61, which
 ties x_i - low_i to an integer in the box; from there every linear combination of the open circuit's rows stays far
-below r, as in the open statement, where the verifier checks the box on the clear values.
+below r: :mod:`attest.proof.uniqueness` shows for this very box that they force every wire.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from attest.proof.sealed.circuit import (
 )
 from attest.proof.sealed.errors import SealedError
 from attest.proof.sealed.hash_rows import HashRows
+from attest.proof.uniqueness import require_unique
 
 _ONE = LinearCombination.constant(1)
 _NONE = LinearCombination()
@@ -60,9 +61,10 @@ def seal(
 ) -> SealedCircuit:
     """The sealed circuit on ``curve`` (the open circuit's own by default).
 
-    ``box`` has one interval per input and lies inside the box the open circuit was made for. ``output_limits``, needed
-    where a relation names outputs, bounds them (the gate's limits: a command beyond them was refused). Raises
-    :class:`SealedError`: ``sealed-box``, ``sealed-relation``, ``input-range``.
+    ``box`` has one interval per input; the open circuit must be shown to force every wire over it. ``output_limits``,
+    needed where a relation names outputs, bounds them (the gate's limits: a command beyond them was refused). Raises
+    :class:`SealedError` (``sealed-box``, ``sealed-relation``) and
+    :class:`attest.proof.errors.CircuitError` (``circuit-unique``).
     """
     if len(box) != circuit.n_inputs:
         raise SealedError("sealed-box", found=f"{len(box)} intervals", expected=f"{circuit.n_inputs}, one per input")
@@ -70,6 +72,7 @@ def seal(
         if not com.INPUT_MIN <= interval.lo <= interval.hi <= com.INPUT_MAX:
             found = f"input {i} in [{interval.lo}, {interval.hi}]"
             raise SealedError("sealed-box", found=found, expected=f"inside [{com.INPUT_MIN}, {com.INPUT_MAX}]")
+    require_unique(circuit, box)
     work = _Sealing(circuit, circuit.curve if curve is None else curve)
     for i, interval in enumerate(box):
         work.bound(i, interval)

@@ -5,11 +5,11 @@
 
 use ark_ec::short_weierstrass::{Affine, Projective, SWCurveConfig};
 use ark_ec::AffineRepr;
-use ark_ff::{AdditiveGroup, PrimeField};
+use ark_ff::{AdditiveGroup, BigInt, PrimeField};
 
 use crate::ceremony::groups::{generator_1, generator_2, geometric, halves, points, times};
 use crate::ceremony::phase1::Phase1;
-use crate::circuit::{Circuit, Lc};
+use crate::circuit::Circuit;
 use crate::curve::{Curve, G1Affine, G1Projective, G2Affine};
 use crate::domain::{size_for, Domain};
 use crate::error::{Error, Result};
@@ -38,30 +38,27 @@ pub struct Origin<C: Curve> {
 }
 
 /// The rows that a wire occurs in, for each of the three sides.
-struct Columns {
-    a: Vec<Vec<(usize, i64)>>,
-    b: Vec<Vec<(usize, i64)>>,
-    c: Vec<Vec<(usize, i64)>>,
+struct Columns<F> {
+    a: Vec<Vec<(usize, F)>>,
+    b: Vec<Vec<(usize, F)>>,
+    c: Vec<Vec<(usize, F)>>,
 }
 
-impl Columns {
+impl<F: PrimeField<BigInt = BigInt<4>>> Columns<F> {
     fn new(circuit: &Circuit) -> Self {
         let empty = || vec![Vec::new(); circuit.n_wires() as usize];
         let mut out = Self { a: empty(), b: empty(), c: empty() };
-        for (row, constraint) in circuit.constraints.iter().enumerate() {
-            let add = |column: &mut Vec<Vec<(usize, i64)>>, lc: &Lc| {
-                lc.0.iter().for_each(|(wire, coefficient)| column[*wire as usize].push((row, *coefficient)));
-            };
-            add(&mut out.a, &constraint.a);
-            add(&mut out.b, &constraint.b);
-            add(&mut out.c, &constraint.c);
+        for (row, [a, b, c]) in circuit.rows().enumerate() {
+            for (column, terms) in [(&mut out.a, a), (&mut out.b, b), (&mut out.c, c)] {
+                terms.into_iter().for_each(|(wire, coefficient)| column[wire as usize].push((row, coefficient)));
+            }
         }
         out
     }
 }
 
-fn sum<P: SWCurveConfig>(column: &[(usize, i64)], basis: &[Affine<P>]) -> Projective<P> {
-    column.iter().map(|(row, coefficient)| times(&basis[*row], *coefficient)).sum()
+fn sum<P: SWCurveConfig>(column: &[(usize, P::ScalarField)], basis: &[Affine<P>]) -> Projective<P> {
+    column.iter().map(|(row, coefficient)| times(&basis[*row], coefficient)).sum()
 }
 
 /// Smallest power of a phase 1 for this many rows.
@@ -75,9 +72,9 @@ pub fn power_for<C: Curve>(rows: usize) -> u32 {
 
 /// Errors: `phase1-small`; `circuit-unbound` if a public signal occurs in no constraint.
 pub fn derive<C: Curve>(circuit: &Circuit, phase1: &Phase1<C>) -> Result<Origin<C>> {
-    let n = size_for::<C>(circuit.constraints.len());
+    let n = size_for::<C>(circuit.n_rows());
     if 2 * n > phase1.tau_1.len() {
-        let needed = power_for::<C>(circuit.constraints.len());
+        let needed = power_for::<C>(circuit.n_rows());
         return Err(Error::new("phase1-small", format!("power {}, the circuit needs {needed}", phase1.power)));
     }
     let domain = Domain::<C>::new(n)?;

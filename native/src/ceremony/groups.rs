@@ -3,7 +3,7 @@
 use ark_ec::pairing::Pairing;
 use ark_ec::short_weierstrass::{Affine, Projective, SWCurveConfig};
 use ark_ec::{AffineRepr, CurveGroup, VariableBaseMSM};
-use ark_ff::{AdditiveGroup, BitIteratorBE, Field, PrimeField};
+use ark_ff::{AdditiveGroup, BigInteger, BitIteratorBE, Field, PrimeField};
 
 use crate::curve::{Curve, G1Affine, G2Affine};
 use crate::error::{Error, Result};
@@ -90,9 +90,15 @@ pub fn double_and_add<P: SWCurveConfig>(point: &Affine<P>, integer: &[u64]) -> P
 }
 
 /// value·point for a coefficient of a circuit.
-pub fn times<P: SWCurveConfig>(point: &Affine<P>, value: i64) -> Projective<P> {
-    let product = double_and_add(point, &[value.unsigned_abs()]);
-    if value < 0 {
+///
+/// Most are small integers or their negatives, so the shorter of value and r − value is used.
+pub fn times<P: SWCurveConfig>(point: &Affine<P>, value: &P::ScalarField) -> Projective<P> {
+    let (plain, opposite) = (value.into_bigint(), (-*value).into_bigint());
+    let negate = opposite < plain;
+    let shorter = if negate { opposite } else { plain };
+    let words = (shorter.num_bits() as usize).div_ceil(64);
+    let product = double_and_add(point, &shorter.as_ref()[..words]);
+    if negate {
         -product
     } else {
         product

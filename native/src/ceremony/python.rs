@@ -230,7 +230,7 @@ fn phase2_verify<'py>(
 fn phase1_power_for(py: Python<'_>, circuit: &[u8]) -> PyResult<u32> {
     Ok(guarded(py, || {
         let circuit = Circuit::parse(circuit)?;
-        with_curve!(circuit.curve, C => Ok(power_for::<C>(circuit.constraints.len())))
+        with_curve!(circuit.curve, C => Ok(power_for::<C>(circuit.n_rows())))
     })?)
 }
 

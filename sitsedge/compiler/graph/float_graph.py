@@ -145,7 +145,7 @@ class Product(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Select(Node):
-    """``y.flat[i] = x.flat[indices.flat[i]]``: flatten, reshape, transpose, slice, expand; ``indices`` has ``shape``."""
+    """``y.flat[i] = x.flat[indices.flat[i]]``: reshape, transpose, slice, expand; ``indices`` has ``shape``."""
 
     indices: Indices
 

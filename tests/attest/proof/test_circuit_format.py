@@ -73,7 +73,7 @@ SET_W = mul(X, X, 0, 4)
 GOOD = (SET_W, out(W, 0))
 
 NEGATIVE = {
-    "magic": (file(*GOOD, magic=b"SITSR1C2"), "circuit-format"),
+    "magic": (file(*GOOD, magic=b"SITSR1C9"), "circuit-format"),
     "curve-unknown": (file(*GOOD, curve=3), "circuit-format"),
     "no-inputs": (file(*GOOD, inputs=0), "circuit-limit"),
     "too-many-inputs": (file(*GOOD, inputs=1025), "circuit-limit"),

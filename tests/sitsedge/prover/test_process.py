@@ -138,6 +138,8 @@ def test_proofs_follow_a_killed_prover_is_replaced_and_overdue_proofs_end_the_cl
     code, _, err = system.stop()
     assert code == 0, err
     assert "the prover ended with -9" in err
+    assert "verified is withdrawn: proof-deadline" in err
+    assert "verified again" in err
     assert of_state(system.state) == {}
     report = verify(system.state / "ledger")
     assert report.ok, report.findings

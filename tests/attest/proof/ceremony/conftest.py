@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from attest.proof import Curve, ceremony
 from attest.proof.ceremony_folder import CeremonyFolder
+from tests.attest.proof.ceremony.support import Made
 from tests.attest.proof.support import toy_circuit
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """Files of one honest ceremony, with the hashes that its contributors were told."""
-
-    circuit: bytes
-    phase1: Path
-    folder: CeremonyFolder
-    first: tuple[bytes, ...]
-    second: tuple[bytes, ...]
 
 
 @pytest.fixture(scope="session")

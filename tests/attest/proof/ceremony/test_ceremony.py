@@ -10,7 +10,7 @@ import pytest
 from attest.proof import Curve, Groth16Prover, NativeVerifier, PyEccVerifier, ceremony, failed_check, key_hash
 from attest.proof.ceremony import Beacon, CeremonyError, Contributor
 from attest.proof.ceremony_folder import CeremonyFolder
-from tests.attest.proof.ceremony.conftest import Made
+from tests.attest.proof.ceremony.support import Made
 from tests.attest.proof.support import CTX, model, toy_circuit
 
 X = (3, -5)
@@ -155,6 +155,14 @@ def test_a_ceremony_for_another_circuit(made: Made, curve: Curve) -> None:
     with pytest.raises(CeremonyError, match=r"mismatch|curve"):
         ceremony.start(toy_circuit(other).encode(), made.phase1, made.phase1.with_name("nothing"))
     assert not made.phase1.with_name("nothing").exists()
+
+
+def test_a_phase_1_that_went_on_is_another_one(copy: CeremonyFolder) -> None:
+    """The transcript is bound to the file it was started from, not to whatever came of it."""
+    ceremony.contribute(copy.phase1, name="late")
+    with pytest.raises(CeremonyError) as refused:
+        copy.verify()
+    assert refused.value.code == "setup-phase1"
 
 
 def test_a_failed_start_leaves_nothing(tmp_path: Path, curve: Curve) -> None:

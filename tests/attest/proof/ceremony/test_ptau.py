@@ -10,7 +10,7 @@ import pytest
 
 from attest.proof import Curve, ceremony
 from attest.proof.ceremony import Beacon, CeremonyError
-from tests.attest.proof.ceremony.conftest import Made
+from tests.attest.proof.ceremony.support import Made
 from tests.support.snarkjs import ENTROPY, find_snarkjs
 
 NAMES = {Curve.BN254: "bn128", Curve.BLS12_381: "bls12381"}

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from attest.proof import Curve, Interval
+from attest.proof import CircuitError, Curve, Interval
 from attest.proof.circuit import LinearCombination
 from attest.proof.sealed import LinearRelation, Salt, SealedError, commit, seal
 from attest.proof.sealed.circuit import COMMITMENT_WIRE
@@ -141,6 +141,13 @@ def test_sealed_box(box: tuple[Interval, ...], found: str) -> None:
     with pytest.raises(SealedError) as caught:
         seal(open_circuit(), box=box)
     assert (caught.value.code, found in caught.value.found) == ("sealed-box", True)
+
+
+def test_box_beyond_the_one_the_circuit_is_right_for() -> None:
+    """-64 + 2·(-8) - 3 does not fit the neuron's bits: over this box the rows would not force the outputs."""
+    with pytest.raises(CircuitError) as caught:
+        seal(open_circuit(), box=(Interval(-64, 14), *BOX[1:]))
+    assert caught.value.code == "circuit-unique"
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,18 @@ def test_construction_as_documented(curve: Curve) -> None:
     assert commit(x, Salt(SALT), curve) == expected
 
 
+GOLDEN = {
+    Curve.BN254: 0x8C9F1D76F423F747E178D4CC6A3313EC95F7480C3AB9A77FE03DEE20F79B3CE,
+    Curve.BLS12_381: 0x169DD16E8EC040AD943BEE91EA3AA36D26914937C7459449B9CCEB82EE84D61C,
+}
+"""Commitments in exports must open for as long as the exports are kept."""
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_golden_commitment(curve: Curve) -> None:
+    assert commit((6, -3, 3), Salt(SALT), curve) == GOLDEN[curve]
+
+
 @settings(max_examples=50, deadline=None)
 @given(x=INPUTS, data=st.data())
 def test_every_input_counts(x: list[int], data: st.DataObject) -> None:

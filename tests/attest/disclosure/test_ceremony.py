@@ -1,0 +1,60 @@
+"""A sealed circuit goes through the set-up ceremony, and the ceremony's key is no development key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attest.disclosure import Keys
+from attest.disclosure.write import sealed_circuit
+from attest.proof import Curve, NativeVerifier, ceremony, key_hash
+from attest.proof.ceremony import CeremonyError
+from attest.proof.ceremony_folder import CeremonyFolder
+from attest.proof.sealed import Salt
+from attest.proof.sealed.prover import SealedProver, verify_sealed
+from tests.attest.disclosure.exports import manifest_of, report
+from tests.attest.disclosure.test_export import writer
+from tests.attest.ledger.scenario import CIRCUIT, RULES, Scenario
+
+CTX = bytes(range(31))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> CeremonyFolder:
+    base = tmp_path_factory.mktemp("ceremony")
+    circuit = sealed_circuit(CIRCUIT, RULES, Curve.BN254)
+    power = ceremony.power_for(circuit)
+    ceremony.new_phase1(base / "p0", curve=Curve.BN254, power=power)
+    ceremony.contribute(base / "p0", base / "p1", name="vendor", entropy=b"")
+    made = CeremonyFolder.create(base / "setup", circuit=circuit, phase1=base / "p1")
+    ceremony.contribute(made.transcript, base / "t1", name="operator", entropy=b"")
+    (base / "t1").replace(made.transcript)
+    return made
+
+
+def test_keys_of_a_ceremony_prove_and_verify_the_sealed_statement(folder: CeremonyFolder) -> None:
+    circuit = sealed_circuit(CIRCUIT, RULES, Curve.BN254)
+    made = folder.verify(circuit)
+    assert made.contributions == 1
+    proven = SealedProver(circuit, made.proving_key).prove((7, -3), Salt.generate(), CTX)
+    verifier = NativeVerifier(made.verification_key, vk_sha256=key_hash(made.verification_key))
+    verify_sealed(verifier, proven.commitment, proven.outputs, CTX, proven.proof)
+
+
+def test_production_exports_with_them(folder: CeremonyFolder, tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path / "ledgers", profile="production")
+    scenario.open_epoch()
+    scenario.run(1)
+    scenario.close()
+    made = folder.verify(sealed_circuit(CIRCUIT, RULES, Curve.BN254))
+    keys = Keys(made.proving_key, made.verification_key, made.contributions)
+    writer(tmp_path / "ledgers").write(tmp_path / "out", tmp_path / "s", keys)
+    assert report(tmp_path / "out").ok
+    assert (manifest_of(tmp_path / "out").development, manifest_of(tmp_path / "out").contributors) == (False, 1)
+
+
+def test_ceremony_of_another_sealed_circuit(folder: CeremonyFolder) -> None:
+    with pytest.raises(CeremonyError) as caught:
+        folder.verify(sealed_circuit(CIRCUIT, RULES, Curve.BLS12_381))
+    assert caught.value.code == "setup-circuit"
