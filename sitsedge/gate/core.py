@@ -191,7 +191,7 @@ class Gate:
         self._last_accepted_mono_ns = judged
         self._silent = False
         self.book.keep(RecordKind.COMMAND, data, self.proofs.accepted(verdict, data))
-        self._check_proofs(now_ns)
+        self.check_proofs(now_ns)
         timing = {"received": received_mono_ns, "started": started, "judged": judged}
         if self._delivery is not None and self.modes.writes:
             await self._delivery.write(connection, verdict, now_ns, timing)
@@ -264,7 +264,7 @@ class Gate:
         else:
             connection.send(answer | {"record": settled.receipt})
 
-    def _check_proofs(self, now_ns: int) -> None:
+    def check_proofs(self, now_ns: int) -> None:
         """Withdraw "verified" when proofs are overdue or too many, and step down (architecture, §4)."""
         reason = self.proofs.check(now_ns)
         if reason is not None:
@@ -291,7 +291,7 @@ class Gate:
 
     def supervise(self) -> None:
         """Called a few times a second: expiry, owed proofs and silence, each reported once."""
-        self._check_proofs(time.time_ns())
+        self.check_proofs(time.time_ns())
         if self._epoch is not None and time.time_ns() >= self._epoch.expires_ns:
             self._close_epoch("expired")
         silence = time.monotonic_ns() - self._last_accepted_mono_ns

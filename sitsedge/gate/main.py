@@ -234,7 +234,7 @@ class GateProcess:
         if incident is not None and to > Mode.ADVISORY:
             log.error("the mode stays at ADVISORY until two people approve: %s", incident)
             to, reason = Mode.ADVISORY, f"latched: {incident}"
-        self._proofs.check(time.time_ns())  # what was owed at the stop may be overdue by now
+        self._gate.check_proofs(time.time_ns())  # what was owed at the stop may be overdue by now
         if self._proofs.withdrawn is not None and to > Mode.ADVISORY:
             log.error("the mode stays at ADVISORY until people approve: %s", self._proofs.withdrawn)
             to, reason = Mode.ADVISORY, f"verified withdrawn: {self._proofs.withdrawn}"

@@ -201,7 +201,7 @@ class Loop:
             if self._link is None:
                 raise CycleRefused("gate-closed", found="no connection to the gate", expected="a running gate")
             if self._proofs is not None:
-                self._proofs.lane.check()
+                self._proofs.check()
             self._sequence += 1
             decision = self._pipeline.run(
                 frame, epoch=self._epoch, mode=self._mode, sequence=self._sequence, budget=budget
@@ -257,14 +257,14 @@ class Loop:
             self._ledger.submit(RecordKind.RECEIPT, message["record"])
             self._tally.answered(message["sequence"], code=None, state=message["state"], timing=message["timing"])
             if self._proofs is not None:
-                self._proofs.answered(message["sequence"], accepted=True)
+                self._proofs.answered(message["sequence"], None)
         elif kind == "refused":
             code = str(message["code"])
             if "record" in message:
                 self._submit(kind_of(message["record"]), message["record"])
             self._tally.answered(int(message.get("sequence", 0)), code=code, state="", timing={})
             if self._proofs is not None:
-                self._proofs.answered(int(message.get("sequence", 0)), accepted=False)
+                self._proofs.answered(int(message.get("sequence", 0)), code)
             if code in EPOCH_LOST and self._epoch is not None:
                 self._lose_epoch(code)
         elif kind == "mode":

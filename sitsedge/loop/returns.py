@@ -13,6 +13,7 @@ from attest.command import Alarm, LateProof, SessionKey, line, sign_record
 from attest.ledger import RecordKind
 from attest.ledger.writer import LedgerWriter
 from sitsedge.gate.link import Message
+from sitsedge.loop.budget import CycleRefused
 from sitsedge.loop.deferred import DeferredLane
 from sitsedge.loop.pipeline import EpochContext
 from sitsedge.prover.queue import KIND_BY_SIZE, Proven
@@ -20,6 +21,7 @@ from sitsedge.prover.queue import KIND_BY_SIZE, Proven
 NS_PER_MS: Final = 1_000_000
 UNANSWERED_MAX: Final = 512  # accepted commands kept until their receipt; beyond, the gate names them again
 UNANSWERED_NS: Final = 5_000 * NS_PER_MS  # a receipt takes a read-back; one that takes longer was lost on its way
+BACKLOG_RETRY_NS: Final = 1_000 * NS_PER_MS
 PROOFS_A_TURN: Final = 2  # each costs the gate a verification, which the next command may have to wait for
 
 log = logging.getLogger("sitsedge.loop")
@@ -45,7 +47,17 @@ class ProofReturns:
         self._unanswered: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
         self._listed: set[bytes] | None = None
         self._held: Proven | None = None
+        self._backlog_until_mono_ns = 0
         self.recorded = 0
+
+    def check(self) -> None:
+        """Before a command is decided: would it be taken, and is there room for its job? Raises ``CycleRefused``.
+
+        A gate that refused one because of its backlog is asked again once a second, not a hundred times.
+        """
+        if time.monotonic_ns() < self._backlog_until_mono_ns:
+            raise CycleRefused("proof-backlog", found="a gate that waits for earlier proofs", expected="none overdue")
+        self.lane.check()
 
     def sent(self, sequence: int, command: bytes) -> None:
         """Keep a command until the gate says whether it accepted it."""
@@ -53,10 +65,12 @@ class ProofReturns:
         if len(self._unanswered) > UNANSWERED_MAX:
             self._unanswered.popitem(last=False)
 
-    def answered(self, sequence: int, *, accepted: bool) -> None:
-        """An accepted command owes a proof from now on."""
+    def answered(self, sequence: int, code: str | None) -> None:
+        """An accepted command (``code`` ``None``) owes a proof from now on."""
         command, _ = self._unanswered.pop(sequence, (None, 0))
-        if accepted and command is not None:
+        if code == "proof-backlog":
+            self._backlog_until_mono_ns = time.monotonic_ns() + BACKLOG_RETRY_NS
+        if code is None and command is not None:
             self.lane.submit(command, due_ns=time.time_ns() + self._deadline_ns)
 
     def epoch_opened(self) -> None:

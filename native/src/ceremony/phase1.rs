@@ -21,8 +21,8 @@ pub const POWER_MIN: u32 = 2;
 pub const POWER_MAX: u32 = 20;
 /// The largest public ceremony; a file cut down from it still names it.
 pub const CEREMONY_POWER_MAX: u32 = 28;
-/// Points hashed or multiplied at a time.
-const CHUNK_POINTS: usize = 1 << 14;
+/// Points hashed or multiplied at a time. Few in tests, so that small files have pieces too.
+const CHUNK_POINTS: usize = if cfg!(test) { 6 } else { 1 << 14 };
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Phase1<C: Curve> {

@@ -11,8 +11,8 @@ use crate::ceremony::points::Codec;
 use crate::curve::Curve;
 use crate::error::{Error, Result};
 
-/// Points held as bytes at a time.
-const CHUNK_POINTS: usize = 1 << 14;
+/// Points held as bytes at a time. Few in tests, so that small files have pieces too.
+const CHUNK_POINTS: usize = if cfg!(test) { 6 } else { 1 << 14 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {

@@ -15,6 +15,7 @@ from attest.ledger import Ledger, LedgerError, RecordKind
 from attest.ledger.writer import LedgerWriter
 from sitsedge.gate.link import LinkError, Message
 from sitsedge.loop import returns as module
+from sitsedge.loop.budget import CycleRefused
 from sitsedge.loop.deferred import DeferredLane
 from sitsedge.loop.pipeline import EpochContext
 from sitsedge.loop.returns import PROOFS_A_TURN, UNANSWERED_MAX, ProofReturns
@@ -51,7 +52,7 @@ class Rig:
         made = [owing(n + 1, prove=False) for n in range(count)]
         for n, owed in enumerate(made):
             self.returns.sent(n + 1, owed.data)
-            self.returns.answered(n + 1, accepted=True)
+            self.returns.answered(n + 1, None)
         until(lambda: len(self.prover.waiting(count)) == count)
         self.prover.store([(owed.digest, owed.proof, None) for owed in made])
         return made
@@ -100,11 +101,22 @@ def test_a_command_the_gate_refused_is_no_job(rig: Rig) -> None:
     refused, accepted = owing(1, prove=False), owing(2, prove=False)
     rig.returns.sent(1, refused.data)
     rig.returns.sent(2, accepted.data)
-    rig.returns.answered(1, accepted=False)
-    rig.returns.answered(2, accepted=True)
-    rig.returns.answered(2, accepted=True)  # a second answer changes nothing
+    rig.returns.answered(1, "output-rate")
+    rig.returns.answered(2, None)
+    rig.returns.answered(2, None)  # a second answer changes nothing
     until(lambda: rig.prover.counts().total == 1)
     assert rig.prover.waiting(9)[0].digest == accepted.digest
+
+
+def test_a_gate_with_a_backlog_is_not_asked_a_hundred_times_a_second(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.returns.check()
+    rig.returns.sent(1, owing(1, prove=False).data)
+    rig.returns.answered(1, "proof-backlog")
+    with pytest.raises(CycleRefused, match="proof-backlog"):
+        rig.returns.check()
+    monkeypatch.setattr(module, "BACKLOG_RETRY_NS", -1)
+    rig.returns.answered(1, "proof-backlog")
+    rig.returns.check()
 
 
 def test_a_turn_is_short(rig: Rig) -> None:

@@ -1,0 +1,216 @@
+"""One trial: formats for every value → integer graph, node by node, on counts that carry the errors made so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sitsedge.compiler.errors import QuantiseError
+from sitsedge.compiler.graph import integer_graph as ig
+from sitsedge.compiler.graph.float_graph import (
+    Affine,
+    ArgMax,
+    Clamp,
+    Concat,
+    Conv,
+    Dense,
+    Floats,
+    Function,
+    Leaky,
+    MaxPool,
+    Node,
+    Select,
+    Sum,
+)
+from sitsedge.compiler.graph.float_run import apply_function
+from sitsedge.compiler.graph.intervals import ValueBounds, node_bounds, prove
+from sitsedge.compiler.graph.reference import compute
+from sitsedge.compiler.quantiser.factors import shared_factors
+from sitsedge.compiler.quantiser.formats import Format, Problem, Value, powers_of_two
+from sitsedge.compiler.quantiser.weighted import Fits, make_weighted
+from sitsedge.compiler.reference import INT16_MAX, INT32_MAX, INT32_MIN, Ints
+
+SLOPE_ERROR = 2.0**-9
+"""Relative error of a slope that is good enough: half a step of an eight-bit weight."""
+
+
+@dataclass(slots=True)
+class Trial:
+    """The graph so far and the values of its nodes on the calibration rows."""
+
+    problem: Problem
+    formats: Mapping[str, Format]
+    factors: Mapping[str, float]
+    fits: Fits
+    nodes: list[ig.Node] = field(default_factory=list)
+    values: dict[str, Value] = field(default_factory=dict)
+    shapes: dict[str, ig.Shape] = field(default_factory=dict)
+
+    def add(self, node: ig.Node, real: Floats) -> Value:
+        """Append ``node``, whose counts stand for ``real`` physical units each."""
+        before = [self.values[name] for name in node.sources]
+        shape = node.shape_of(*(self.shapes[name] for name in node.sources))
+        value = Value(
+            compute(node, *(source.counts for source in before)),
+            node_bounds(node, *(source.bounds for source in before)),
+            np.broadcast_to(real, shape),
+        )
+        self.nodes.append(node)
+        self.values[node.name], self.shapes[node.name] = value, shape
+        return value
+
+
+def build(problem: Problem, formats: Mapping[str, Format], fits: Fits) -> tuple[ig.IntegerGraph, Trial]:
+    """The proven graph and its values; raises ``QuantiseError`` where these formats do not hold."""
+    source = problem.source
+    trial = Trial(problem, formats, shared_factors(problem, formats), fits)
+    rows = problem.counts.reshape(-1, *source.shape)
+    trial.values[source.name] = Value(rows, ValueBounds(source.box_low, source.box_high), problem.real)
+    trial.shapes[source.name] = source.shape
+    for node in problem.graph.nodes[1:]:
+        _make(trial, node)
+    graph = ig.IntegerGraph.make(source, tuple(trial.nodes))
+    prove(graph)
+    return graph, trial
+
+
+def _make(trial: Trial, node: Node) -> None:
+    before = [trial.values[name] for name in node.inputs]
+    name, first = node.name, node.inputs[0]
+    real = before[0].real
+    match node:
+        case Dense() | Conv() | Affine():
+            _weighted(trial, node)
+        case Sum() | Clamp():
+            _sum(trial, node, before)
+        case MaxPool():
+            kernel, strides, pads = _window(node)
+            made = ig.MaxPool.make(name, first, kernel=kernel, strides=strides, pads=pads)
+            channels = real.reshape(real.shape[0], -1)[:, 0]
+            trial.add(made, channels.reshape(-1, *(1,) * (real.ndim - 1)))
+        case Leaky():
+            multiplier, shift = slope(node.slope)
+            trial.add(ig.Leaky.make(name, first, multiplier=multiplier, shift=shift), real)
+        case Function():
+            _table(trial, node, before[0])
+        case Select():
+            indices = node.indices.reshape(-1)
+            made_select = ig.Select.make(name, first, indices=indices, shape=node.shape)
+            trial.add(made_select, real.reshape(-1)[indices].reshape(node.shape))
+        case Concat():
+            joined = np.concatenate([value.real for value in before], axis=node.axis)
+            trial.add(ig.Concat.make(name, node.inputs, axis=node.axis), joined)
+        case ArgMax():
+            trial.add(ig.ArgMax(name, first), np.ones(1))
+        case _:
+            raise AssertionError(f"{node.kind} is lowered before")
+
+
+def _window(node: MaxPool) -> tuple[ig.Pair, ig.Pair, ig.Pads]:
+    kernel, strides, pads = node.kernel, node.strides, node.pads
+    if len(kernel) == 1:
+        return (1, kernel[0]), (1, strides[0]), (0, pads[0], 0, pads[1])
+    return (kernel[0], kernel[1]), (strides[0], strides[1]), (pads[0], pads[1], pads[2], pads[3])
+
+
+def slope(value: float) -> tuple[int, int]:
+    """Multiplier and shift of a slope: the fewest bits within ``SLOPE_ERROR``, else as near as the format allows."""
+    for shift in range(ig.LEAKY_SHIFT_MAX + 1):
+        multiplier = round(value * (1 << shift))
+        if multiplier > ig.MULTIPLIER_MAX:
+            break
+        if abs(multiplier / (1 << shift) - value) <= SLOPE_ERROR * value:
+            return multiplier, shift
+    nearest = [s for s in range(ig.LEAKY_SHIFT_MAX + 1) if round(value * (1 << s)) <= ig.MULTIPLIER_MAX]
+    if not nearest:
+        raise QuantiseError("unsupported", found=f"a slope of {value:g}", expected=f"at most {ig.MULTIPLIER_MAX}")
+    return round(value * (1 << nearest[-1])), nearest[-1]
+
+
+def _weighted(trial: Trial, node: Dense | Conv | Affine) -> None:
+    """The node itself, or, for an Affine of a flat value, the same over a value of one position per channel."""
+    problem = trial.problem
+    source = node.inputs[0]
+    single = trial.factors.get(node.name)
+    factors = problem.freedom.fixed.get(node.name)
+    if factors is not None:
+        factors = factors.reshape(factors.shape[0], -1)[:, 0]
+    elif single is not None:
+        factors = np.full(node.shape[0], single)
+    flat = isinstance(node, Affine) and len(node.shape) == 1
+    if flat:
+        size = node.shape[0]
+        columns = ig.Select.make(f"{node.name}.columns", source, indices=np.arange(size), shape=(size, 1))
+        source = columns.name
+        trial.add(columns, trial.values[node.inputs[0]].real[:, None])
+    made, real = make_weighted(
+        node,
+        f"{node.name}.each" if flat else node.name,
+        source,
+        replace(trial.values[source], counts=trial.values[source].counts[problem.fitted]),
+        format_=trial.formats[node.name],
+        factors=factors,
+        sums=problem.sums[node.name][problem.fitted],
+        first=source == problem.source.name,
+        last=node.name == problem.graph.output,
+        fits=trial.fits,
+    )
+    wide = (-1, *(1,) * (len(trial.shapes[source]) - 1)) if not isinstance(node, Dense) else (-1,)
+    trial.add(made, real.reshape(wide))
+    if flat:
+        back = ig.Select.make(node.name, made.name, indices=np.arange(size), shape=(size,))
+        trial.add(back, real)
+
+
+def saturation(format_: Format, bounds: ValueBounds, *, last: bool) -> int:
+    """Largest magnitude the clamp of a value lets through: its format's, int16's where it is read, else no bound."""
+    if last:
+        return INT32_MAX
+    if format_.saturate:
+        return format_.largest
+    outside = max(-int(bounds.low.min()), int(bounds.high.max())) > INT16_MAX
+    return INT16_MAX if outside else INT32_MAX
+
+
+def _sum(trial: Trial, node: Sum | Clamp, before: list[Value]) -> None:
+    factor = trial.factors[node.name]
+    reals = [float(value.real.flat[0]) for value in before]
+    finest = min(*reals, factor)
+    ups = tuple(powers_of_two(real / finest) for real in reals)
+    shift = powers_of_two(factor / finest)
+    if max(ups) > ig.UP_SHIFT_MAX:
+        raise QuantiseError(
+            "sum-range",
+            found=f"{node.origin or node.name} adds values whose counts differ by 2^{max(ups)}",
+            expected=f"at most 2^{ig.UP_SHIFT_MAX}",
+            hint="choose a coarser output scale in the limits file",
+        )
+    low = max(INT32_MIN, int(np.clip(np.rint(node.low / factor), INT32_MIN, INT32_MAX)))
+    high = int(np.clip(np.rint(node.high / factor), INT32_MIN, INT32_MAX))
+
+    def made(largest: int) -> ig.Sum:
+        lowest = max(low, -largest) if largest < INT32_MAX else low
+        return ig.Sum.make(
+            node.name, node.inputs, up_shifts=ups, shift=shift, low=min(lowest, high), high=min(high, largest)
+        )
+
+    bounds = node_bounds(made(INT32_MAX), *(value.bounds for value in before))
+    last = node.name == trial.problem.graph.output
+    trial.add(made(saturation(trial.formats[node.name], bounds, last=last)), np.array(factor))
+
+
+def _table(trial: Trial, node: Function, before: Value) -> None:
+    low, high = int(before.bounds.low.min()), int(before.bounds.high.max())
+    factor = trial.factors[node.name]
+    if high - low >= ig.TABLE_MAX:
+        raise QuantiseError(
+            "table-range",
+            found=f"{node.origin or node.name} of {high - low + 1} different counts",
+            expected=f"at most {ig.TABLE_MAX}",
+        )
+    arguments: Floats = np.arange(low, high + 1, dtype=np.float64) * float(before.real.flat[0])
+    entries = np.rint(apply_function(node.function, node.parameters, arguments) / factor)
+    table: Ints = np.clip(entries, -INT16_MAX, INT16_MAX).astype(np.int64)
+    trial.add(ig.Table.make(node.name, node.inputs[0], values=table, first=low), np.array(factor))

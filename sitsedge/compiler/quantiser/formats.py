@@ -1,0 +1,72 @@
+"""How the counts of one value are laid out, and the figures every stage of the quantiser shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sitsedge.compiler.graph.float_graph import FloatGraph, Floats
+from sitsedge.compiler.graph.integer_graph import Input
+from sitsedge.compiler.graph.intervals import ValueBounds
+from sitsedge.compiler.quantiser.scales import Freedom
+from sitsedge.compiler.reference import Ints
+
+TABLE_BITS_MAX = 11
+"""Counts of a table's argument: -2047 … 2047 are 4,095 entries of the 4,096 a table may have."""
+
+FAST_BITS = 7
+"""Activations in 0 … 127 take the fast kernel (relaxed dot products are exact there on every machine)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """``bits`` of a value's magnitude; ``saturate`` clamps it there; ``rule`` of ``ranges.reach`` finds its reach."""
+
+    bits: int
+    saturate: bool
+    rule: str = "min-max"
+
+    @property
+    def largest(self) -> int:
+        """Largest count the reach is brought to."""
+        return (1 << self.bits) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A value of a trial: counts on the calibration rows (rows, *shape), proven bounds, physical value of a count."""
+
+    counts: Ints
+    bounds: ValueBounds
+    real: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """What does not depend on the formats: lowered graph, freedom of its scales, calibration rows through it.
+
+    ``values`` are the float values of every node, ``sums`` those of weighted nodes and sums before their limits, each
+    (rows, *shape). ``fitted`` are the rows that ranges and weights come from; trials are judged on all of them.
+    ``counts`` (rows, inputs) and ``real`` (input's shape) describe the input; ``outputs`` and ``span`` (outputs,) the
+    float result, ``scales`` its physical units per count.
+    """
+
+    graph: FloatGraph
+    freedom: Freedom
+    source: Input
+    counts: Ints
+    fitted: Ints
+    real: Floats
+    values: dict[str, Floats]
+    sums: dict[str, Floats]
+    outputs: Floats
+    span: Floats
+    scales: Floats
+    table_fed: frozenset[str]
+    is_class: bool
+
+
+def powers_of_two(ratio: float) -> int:
+    """log2 of a ratio that is a power of two up to rounding errors."""
+    return int(np.rint(np.log2(ratio)))

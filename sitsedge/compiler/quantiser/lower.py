@@ -1,0 +1,145 @@
+"""Rewrites a float graph into the nodes the quantiser knows how to make integer; the function computed stays.
+
+What is left: Dense, Conv, Affine, Sum, Clamp (a sum of one value), MaxPool, Leaky, Function (becomes a table),
+Select, Concat, and ArgMax as the last node. Invariant: same output for every input, except that a final Softmax of a
+class output becomes the index of its largest element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from sitsedge.compiler.errors import QuantiseError
+from sitsedge.compiler.graph.float_graph import (
+    Affine,
+    ArgMax,
+    Clamp,
+    FloatGraph,
+    Function,
+    Leaky,
+    MaxPool,
+    Node,
+    Product,
+    Select,
+    Softmax,
+)
+
+RANK_MAX = 3
+
+
+def lower(graph: FloatGraph, *, class_output: bool) -> FloatGraph:
+    """``class_output``: the limits file declares the output as a class index. Raises ``QuantiseError``."""
+    nodes: list[Node] = [graph.input]
+    made = {graph.input.name: graph.input.name}
+    for node in graph.nodes[1:]:
+        renamed = replace(node, inputs=tuple(made[name] for name in node.inputs))
+        lowered = _lower_node(renamed, {n.name: n for n in nodes}, class_output=class_output)
+        nodes += lowered
+        made[node.name] = lowered[-1].name if lowered else renamed.inputs[0]
+    output = made[graph.output]
+    by_name = {node.name: node for node in nodes}
+    last = by_name[output]
+    while isinstance(last, Select) and np.array_equal(last.indices.reshape(-1), np.arange(last.size)):
+        # Outputs leave as a flat list, so a last reshape says nothing.
+        if last.size != by_name[last.inputs[0]].size:
+            break
+        last = by_name[last.inputs[0]]
+    if last.name == graph.input.name:
+        raise QuantiseError(
+            "no-layer", found="a graph that only hands its input on", expected="at least one layer with weights"
+        )
+    lowered_graph = replace(graph, nodes=live(tuple(nodes), last.name), output=last.name)
+    _check(lowered_graph)
+    return lowered_graph
+
+
+def live(nodes: tuple[Node, ...], output: str) -> tuple[Node, ...]:
+    """The nodes ``output`` depends on, in their order; the input always stays."""
+    needed = {output, nodes[0].name}
+    for node in reversed(nodes):
+        if node.name in needed:
+            needed.update(node.inputs)
+    return tuple(node for node in nodes if node.name in needed)
+
+
+def _lower_node(node: Node, known: dict[str, Node], *, class_output: bool) -> list[Node]:
+    if isinstance(node, Leaky) and node.slope < 0.0:
+        raise QuantiseError(
+            "unsupported",
+            found=f"a negative slope of {node.slope:g} ({node.origin or node.name})",
+            expected="a slope of at least 0",
+        )
+    match node:
+        case Clamp():
+            if node.activation == "none":
+                return []
+            return [node]
+        case Function() if node.function == "hard-sigmoid":
+            # A line between two limits: exact without a table.
+            alpha, beta = node.parameters
+            channels = node.shape[0]
+            return [
+                Affine(
+                    name=node.name, inputs=node.inputs, shape=node.shape, origin=node.origin, low=0.0, high=1.0,
+                    factor=np.full(channels, alpha), offset=np.full(channels, beta),
+                )
+            ]  # fmt: skip
+        case Softmax():
+            if not class_output:
+                raise QuantiseError(
+                    "softmax",
+                    found=f"probabilities of {node.size} classes as output ({node.origin or node.name})",
+                    expected="a class index, or the values in front of the softmax",
+                    hint="declare one output with scale 1 in the limits file, or export the model without its softmax",
+                )
+            return _arg_max(node, known[node.inputs[0]])
+        case ArgMax():
+            return _arg_max(node, known[node.inputs[0]])
+        case Select():
+            before = known[node.inputs[0]]
+            if isinstance(before, Select):
+                indices = before.indices.reshape(-1)[node.indices]
+                return [replace(node, inputs=before.inputs, indices=indices)]
+            return [node]
+        case MaxPool():
+            if any(d != 1 for d in node.dilations):
+                raise QuantiseError(
+                    "unsupported",
+                    found=f"max pooling with dilations {node.dilations} ({node.origin or node.name})",
+                    expected="windows of neighbours",
+                    hint="use a stride or a larger kernel in place of the dilation",
+                )
+            return [node]
+        case Product():
+            raise QuantiseError(
+                "unsupported",
+                found=f"a product of two computed values ({node.origin or node.name})",
+                expected="sums, or products with constants",
+                hint="replace the gate by an activation such as HardSwish, or by a sum",
+            )
+        case _:
+            return [node]
+
+
+def _arg_max(node: Node, before: Node) -> list[Node]:
+    """The index of the largest of all elements, which are made one flat value first."""
+    if len(before.shape) == 1:
+        return [ArgMax(name=node.name, inputs=(before.name,), shape=(1,), origin=node.origin)]
+    flat = Select(
+        name=f"{node.name}.flat", inputs=(before.name,), shape=(before.size,), indices=np.arange(before.size),
+        origin=node.origin,
+    )  # fmt: skip
+    return [flat, ArgMax(name=node.name, inputs=(flat.name,), shape=(1,), origin=node.origin)]
+
+
+def _check(graph: FloatGraph) -> None:
+    for node in graph.nodes:
+        if not 1 <= len(node.shape) <= RANK_MAX:
+            raise QuantiseError(
+                "unsupported",
+                found=f"a value of shape {node.shape} ({node.origin or node.name})",
+                expected="values of one to three dimensions",
+                hint="reshape so that channels come first and at most two dimensions follow",
+            )

@@ -1,0 +1,268 @@
+"""Float graph and calibration → integer graph: tries formats and keeps the cheapest graph that meets the goal.
+
+A chain of dense layers goes through ``compiler.quantise``, whose search is finer. Every other graph is tried with one
+format for all values first; then, from the best of the fast ones (7-bit unsigned activations), values are widened one
+by one, each time the one whose widening lowers the error most, until the goal is met. What is returned is the cheapest
+of all that meet the goal, by circuit rows or by speed, else the most accurate.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from sitsedge.compiler.errors import QuantiseError
+from sitsedge.compiler.graph.chain import graph_of
+from sitsedge.compiler.graph.float_graph import Clamped, FloatGraph, Floats, Function
+from sitsedge.compiler.graph.float_run import run_all, run_node
+from sitsedge.compiler.graph.integer_graph import Conv, Dense, Input, IntegerGraph
+from sitsedge.compiler.graph.intervals import ValueBounds, graph_bounds
+from sitsedge.compiler.network import FloatNetwork
+from sitsedge.compiler.quantise import NEARLY_BEST, Goal, Quantised, Scales, quantise
+from sitsedge.compiler.quantiser.build import build
+from sitsedge.compiler.quantiser.chains import layer_errors, network_of
+from sitsedge.compiler.quantiser.cost import circuit_rows
+from sitsedge.compiler.quantiser.formats import FAST_BITS, TABLE_BITS_MAX, Format, Problem
+from sitsedge.compiler.quantiser.lower import lower
+from sitsedge.compiler.quantiser.ranges import RULES
+from sitsedge.compiler.quantiser.scales import adapt_input, chooses, freedom, give_back, roots
+from sitsedge.compiler.quantiser.weighted import Fits
+from sitsedge.compiler.reference import Ints
+
+Prefer = Literal["rows", "speed"]
+
+OPEN_BITS = (6, 7, 8, 9, 10, 11, 12)
+SATURATED_BITS = (7, 8, 10, 12)
+CLIPPED_BITS_MAX = 8
+"""With more bits, cutting off what is rare gains nothing."""
+
+WIDE = Format(12, saturate=False)
+"""What a value is widened to: int16 with room for what the calibration rows did not show."""
+
+LARGE_WORK = 1 << 24
+"""Elements times rows above which only a few formats are tried: each trial then takes seconds."""
+
+ELEMENT_ROWS_MAX = 1 << 24
+"""Elements times rows of all values together kept in memory; more rows are thinned out evenly."""
+
+ROWS_LEAST = 4
+
+JUDGED_EVERY = 4
+"""Every fourth row takes no part in ranges and weights: values that saturate must be judged on rows not seen."""
+
+WIDENINGS_MAX = 12
+"""Rounds of widening; each tries every value still narrow."""
+
+TRIALS_MAX = 96
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuantisedGraph:
+    """The graph, the format of every value that chose one, and how good it is on the rows it was fitted to.
+
+    ``rms`` and ``peak`` are relative to each output's span; for a class output both are the share of rows with
+    another class. ``layers`` gives each value's root-mean-square error relative to its own spread.
+    """
+
+    graph: IntegerGraph
+    formats: Mapping[str, Format]
+    rms: float
+    peak: float
+    rows: int
+    meets_goal: bool
+    layers: Mapping[str, float]
+    wide: int
+    """Number of layers with weights whose source is not proven to lie in 0 … 127, as the fast kernel wants it."""
+    chain: Quantised | None = None
+    """What ``compiler.quantise`` chose, where the graph is a chain of dense layers."""
+
+
+def quantise_graph(
+    graph: FloatGraph,
+    scales: Scales,
+    counts: Ints,
+    raw: Floats,
+    *,
+    goal: Goal,
+    prefer: Prefer = "rows",
+    class_output: bool = False,
+) -> QuantisedGraph:
+    """Choose the integer graph; ``counts`` (rows, n) are the quantised and ``raw`` the physical inputs, both flat.
+
+    ``scales`` as for ``compiler.quantise``; a class output has the scale 1. Raises ``QuantiseError`` when no format
+    keeps every number inside its range, or for a node that has no integer form.
+    """
+    if prefer == "rows" and (network := network_of(graph)) is not None:
+        return _chain(network, scales, counts, raw, goal)
+    problem = pose(graph, scales, counts, raw, class_output=class_output)
+    fits: Fits = {}
+    found: list[QuantisedGraph] = []
+    failure: QuantiseError | None = None
+    large = sum(node.size for node in problem.graph.nodes) * len(problem.counts) > LARGE_WORK
+    for format_ in _uniform(large=large):
+        try:
+            found.append(trial(problem, dict.fromkeys(_choosing(problem), format_), goal, fits))
+        except QuantiseError as error:
+            failure = error
+    if not found:
+        assert failure is not None, "at least one format was tried"
+        raise failure
+    if not large:
+        found += _widened(problem, found, goal, fits)
+    return select(found, prefer)
+
+
+def _chain(network: FloatNetwork, scales: Scales, counts: Ints, raw: Floats, goal: Goal) -> QuantisedGraph:
+    """A chain of dense layers by its own search."""
+    found = quantise(network, scales, counts, raw, goal=goal)
+    graph = graph_of(found.model)
+    hidden = Format(found.choice.activation_bits, saturate=False)
+    return QuantisedGraph(
+        graph=graph,
+        formats={node.name: hidden for node in graph.nodes[:-1]},
+        rms=found.rms,
+        peak=found.peak,
+        rows=found.constraints,
+        meets_goal=found.meets_goal,
+        layers=layer_errors(network, found, counts, raw),
+        wide=_wide(graph, graph_bounds(graph)),
+        chain=found,
+    )
+
+
+def select(found: list[QuantisedGraph], prefer: Prefer) -> QuantisedGraph:
+    """The cheapest of those that meet the goal, else of those nearly as accurate as the best."""
+    good = [q for q in found if q.meets_goal]
+    if not good:
+        best = min(q.rms for q in found)
+        good = [q for q in found if q.rms <= NEARLY_BEST * best]
+    return min(good, key=lambda q: (q.rows, q.rms) if prefer == "rows" else (q.wide, q.rms))
+
+
+def _uniform(*, large: bool) -> list[Format]:
+    if large:
+        return [Format(7, saturate=True, rule="mse"), Format(7, saturate=True), Format(12, saturate=True)]
+    saturated = [
+        Format(bits, saturate=True, rule=rule)
+        for bits, rule in itertools.product(SATURATED_BITS, RULES)
+        if bits <= CLIPPED_BITS_MAX or rule == RULES[0]
+    ]
+    return [*(Format(bits, saturate=False) for bits in OPEN_BITS), *saturated]
+
+
+def _widened(problem: Problem, found: list[QuantisedGraph], goal: Goal, fits: Fits) -> list[QuantisedGraph]:
+    """From the most accurate fast graph on, widen the value that helps most until the goal is met."""
+    fast = [q for q in found if all(f.bits == FAST_BITS and f.saturate for f in q.formats.values())]
+    if not fast:
+        return []
+    current, made, tried = min(fast, key=lambda q: q.rms), list[QuantisedGraph](), 0
+    for _ in range(WIDENINGS_MAX):
+        narrow = [name for name, f in current.formats.items() if f.bits == FAST_BITS]
+        if current.meets_goal or not narrow or tried + len(narrow) > TRIALS_MAX:
+            break
+        tried += len(narrow)
+        steps = []
+        for name in narrow:
+            try:
+                steps.append(trial(problem, {**current.formats, name: WIDE}, goal, fits))
+            except QuantiseError:
+                # This value cannot be widened in its place; others may.
+                continue
+        if not steps:
+            break
+        current = min(steps, key=lambda q: q.rms)
+        made.append(current)
+    return made
+
+
+def _choosing(problem: Problem) -> list[str]:
+    """Values whose format is chosen: all but the input, the output and what only hands on."""
+    return [node.name for node in problem.graph.nodes if chooses(node)]
+
+
+def pose(graph: FloatGraph, scales: Scales, counts: Ints, raw: Floats, *, class_output: bool) -> Problem:
+    """Everything the trials share; raises ``QuantiseError``."""
+    lowered = lower(graph, class_output=class_output)
+    shape = lowered.input.shape
+    real = scales.inputs.reshape(shape)
+    lowered = adapt_input(lowered, real)
+    is_class = lowered.by_name()[lowered.output].kind == "ArgMax"
+    finished, fixed = give_back(lowered, scales.outputs)
+    bound = freedom(finished, fixed)
+    keep = _thinned(len(raw), sum(node.size for node in finished.nodes))
+    rows = raw[keep].reshape(-1, *shape)
+    values = run_all(finished, rows)
+    unlimited = {
+        node.name: run_node(replace(node, low=-np.inf, high=np.inf), [values[name] for name in node.inputs])
+        for node in finished.nodes
+        if isinstance(node, Clamped)
+    }
+    outputs = values[finished.output].reshape(len(rows), -1)
+    spread = outputs.max(axis=0) - outputs.min(axis=0)
+    by_name = dict(finished.by_name())
+    fed = {root for node in finished.nodes if isinstance(node, Function) for root in roots(node.inputs[0], by_name)}
+    source = Input.make(
+        lowered.input.name, shape, box_low=scales.box_low.reshape(shape), box_high=scales.box_high.reshape(shape)
+    )
+    return Problem(
+        graph=finished,
+        freedom=bound,
+        source=source,
+        counts=counts[keep],
+        fitted=np.flatnonzero(np.arange(len(keep)) % JUDGED_EVERY != JUDGED_EVERY - 1),
+        real=real,
+        values=values,
+        sums=unlimited,
+        outputs=outputs,
+        span=np.maximum(spread, scales.outputs),
+        scales=np.ones(1) if is_class else scales.outputs,
+        table_fed=frozenset(fed),
+        is_class=is_class,
+    )
+
+
+def _thinned(rows: int, size: int) -> Ints:
+    most = max(ROWS_LEAST, ELEMENT_ROWS_MAX // size)
+    return np.linspace(0, rows - 1, min(rows, most)).astype(np.int64)
+
+
+def trial(problem: Problem, formats: Mapping[str, Format], goal: Goal, fits: Fits) -> QuantisedGraph:
+    """One graph with these formats; raises ``QuantiseError`` where they do not hold."""
+    fitting = {name: _suited(problem, name, format_) for name, format_ in formats.items()}
+    graph, made = build(problem, fitting, fits)
+    got = made.values[graph.output].counts.reshape(len(problem.counts), -1) * problem.scales
+    if problem.is_class:
+        rms = peak = float((got != problem.outputs).mean())
+    else:
+        error = (got - problem.outputs) / problem.span
+        unseen = np.delete(error, problem.fitted, axis=0)
+        rms = max(float(np.sqrt((part**2).mean(axis=0)).max()) for part in (error, unseen) if len(part))
+        peak = float(np.abs(error).max())
+    layers = {}
+    for name, value in made.values.items():
+        if name in problem.values and name != problem.source.name:
+            wanted = problem.values[name]
+            spread = float(wanted.std())
+            missed = float(np.sqrt(((value.counts * value.real - wanted) ** 2).mean()))
+            layers[name] = missed / spread if spread > 0 else missed
+    bounds = {name: value.bounds for name, value in made.values.items()}
+    meets = rms <= goal.rms and peak <= goal.peak
+    return QuantisedGraph(graph, fitting, rms, peak, circuit_rows(graph), meets, layers, _wide(graph, bounds))
+
+
+def _suited(problem: Problem, name: str, format_: Format) -> Format:
+    """A table's argument saturates, at no more bits than a table has entries for; an output's counts do not."""
+    if name in problem.freedom.fixed:
+        return replace(format_, saturate=False)
+    if name in problem.table_fed:
+        return replace(format_, bits=min(format_.bits, TABLE_BITS_MAX), saturate=True)
+    return format_
+
+
+def _wide(graph: IntegerGraph, bounds: Mapping[str, ValueBounds]) -> int:
+    read = [bounds[node.source] for node in graph.nodes if isinstance(node, Dense | Conv)]
+    return sum(1 for value in read if value.low.min() < 0 or value.high.max() >= 1 << FAST_BITS)
