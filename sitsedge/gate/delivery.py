@@ -42,6 +42,7 @@ class Delivery:
         self._book = book
         self._readbacks: set[asyncio.Task[None]] = set()
         self._not_applied = False
+        self._auto_wanted = True
         self.write_ring = DurationRing()
         self.last_applied: Applied | None = None
 
@@ -54,6 +55,7 @@ class Delivery:
 
     def request_auto(self, wanted: bool) -> None:
         """Ask the PLC for AUTO or give it back; a failure is an alarm."""
+        self._auto_wanted = wanted
         self._spawn(self._request_auto(wanted))
 
     async def _request_auto(self, wanted: bool) -> None:
@@ -148,8 +150,11 @@ class Delivery:
         )
 
     def _note_application(self, state: ReadBack, sequence: int, applied: Applied | None) -> None:
-        """One alarm when commands stop taking effect, none for every command after it."""
-        failing = state is ReadBack.NOT_APPLIED
+        """One alarm when commands stop taking effect, none for every command after it.
+
+        A gate that gave AUTO back itself knows why the last ones are not applied; their receipts say so all the same.
+        """
+        failing = state is ReadBack.NOT_APPLIED and self._auto_wanted
         if failing and not self._not_applied:
             found = (
                 "no read-back"

@@ -8,7 +8,7 @@ those (the plant, an auditor) makes the same file again and compares its digest.
 
 Why field equality is integer equality here: bits are boolean, so Σ 2^i·b_i is an integer below 2^k with k <= 61, which
 ties x_i - low_i to an integer in the box; from there every linear combination of the open circuit's rows stays far
-below r: :mod:`attest.proof.uniqueness` shows for this very box that they force every wire.
+below r: :mod:`attest.proof.sealed.uniqueness` shows it for the very circuit that is made.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from attest.proof.builder import GADGET_BITS_MAX, Interval
 from attest.proof.circuit import BitsOp, Circuit, Constraint, Curve, LinearCombination, MulOp, OutOp
+from attest.proof.errors import CircuitError
 from attest.proof.poseidon2 import SCALAR_MODULUS
 from attest.proof.sealed import commitment as com
 from attest.proof.sealed.circuit import (
@@ -30,7 +31,7 @@ from attest.proof.sealed.circuit import (
 )
 from attest.proof.sealed.errors import SealedError
 from attest.proof.sealed.hash_rows import HashRows
-from attest.proof.uniqueness import require_unique
+from attest.proof.sealed.uniqueness import analyse_sealed
 
 _ONE = LinearCombination.constant(1)
 _NONE = LinearCombination()
@@ -61,8 +62,9 @@ def seal(
 ) -> SealedCircuit:
     """The sealed circuit on ``curve`` (the open circuit's own by default).
 
-    ``box`` has one interval per input; the open circuit must be shown to force every wire over it. ``output_limits``,
-    needed where a relation names outputs, bounds them (the gate's limits: a command beyond them was refused). Raises
+    ``box`` has one interval per input; the result must be shown to hold every input to it, to force every wire over it
+    and to be the commitment's sponge (:mod:`attest.proof.sealed.uniqueness`). ``output_limits``, needed where a
+    relation names outputs, bounds them (the gate's limits: a command beyond them was refused). Raises
     :class:`SealedError` (``sealed-box``, ``sealed-relation``) and
     :class:`attest.proof.errors.CircuitError` (``circuit-unique``).
     """
@@ -72,13 +74,17 @@ def seal(
         if not com.INPUT_MIN <= interval.lo <= interval.hi <= com.INPUT_MAX:
             found = f"input {i} in [{interval.lo}, {interval.hi}]"
             raise SealedError("sealed-box", found=found, expected=f"inside [{com.INPUT_MIN}, {com.INPUT_MAX}]")
-    require_unique(circuit, box)
     work = _Sealing(circuit, circuit.curve if curve is None else curve)
     for i, interval in enumerate(box):
         work.bound(i, interval)
     for relation in relations:
         work.relate(relation, box, output_limits)
-    return work.finish()
+    made = work.finish()
+    shown = analyse_sealed(made, box)
+    if not shown.shown:
+        found = "; ".join(map(str, shown.findings))
+        raise CircuitError("circuit-unique", found=found, expected="rows that force every wire over this box")
+    return made
 
 
 class _Sealing:

@@ -7,7 +7,7 @@ use ark_ec::short_weierstrass::{Affine, Projective, SWCurveConfig};
 use ark_ec::AffineRepr;
 use ark_ff::{AdditiveGroup, BigInt, PrimeField};
 
-use crate::ceremony::groups::{generator_1, generator_2, geometric, halves, points, times};
+use crate::ceremony::groups::{generator_1, generator_2, geometric, halves, points, weighted};
 use crate::ceremony::phase1::Phase1;
 use crate::circuit::Circuit;
 use crate::curve::{Curve, G1Affine, G1Projective, G2Affine};
@@ -58,7 +58,7 @@ impl<F: PrimeField<BigInt = BigInt<4>>> Columns<F> {
 }
 
 fn sum<P: SWCurveConfig>(column: &[(usize, P::ScalarField)], basis: &[Affine<P>]) -> Projective<P> {
-    column.iter().map(|(row, coefficient)| times(&basis[*row], coefficient)).sum()
+    weighted(&column.iter().map(|(row, coefficient)| (basis[*row], *coefficient)).collect::<Vec<_>>())
 }
 
 /// Smallest power of a phase 1 for this many rows.

@@ -89,18 +89,56 @@ pub fn double_and_add<P: SWCurveConfig>(point: &Affine<P>, integer: &[u64]) -> P
     sum
 }
 
-/// value·point for a coefficient of a circuit.
+/// Above this length and this many terms buckets beat doubling together.
+const LONG_BITS: u32 = 64;
+const MANY_TERMS: usize = 32;
+
+/// Σ value·point for coefficients of a circuit.
 ///
-/// Most are small integers or their negatives, so the shorter of value and r − value is used.
-pub fn times<P: SWCurveConfig>(point: &Affine<P>, value: &P::ScalarField) -> Projective<P> {
-    let (plain, opposite) = (value.into_bigint(), (-*value).into_bigint());
-    let negate = opposite < plain;
-    let shorter = if negate { opposite } else { plain };
-    let words = (shorter.num_bits() as usize).div_ceil(64);
-    let product = double_and_add(point, &shorter.as_ref()[..words]);
-    if negate {
-        -product
-    } else {
-        product
+/// Most are small integers or their negatives, so the shorter of value and r − value is used, and all terms double
+/// together.
+pub fn weighted<P: SWCurveConfig>(terms: &[(Affine<P>, P::ScalarField)]) -> Projective<P> {
+    let shorter = |(point, value): &(Affine<P>, P::ScalarField)| {
+        let (plain, opposite) = (value.into_bigint(), (-*value).into_bigint());
+        if opposite < plain {
+            (-*point, opposite)
+        } else {
+            (*point, plain)
+        }
+    };
+    let signed: Vec<_> = terms.iter().map(shorter).collect();
+    let bits = signed.iter().map(|(_, value)| value.num_bits()).max().unwrap_or(0);
+    if bits > LONG_BITS && terms.len() >= MANY_TERMS {
+        let (points, values): (Vec<_>, Vec<_>) = terms.iter().copied().unzip();
+        return VariableBaseMSM::msm_unchecked(&points, &values);
+    }
+    let mut sum = Projective::ZERO;
+    for bit in (0..bits as usize).rev() {
+        sum.double_in_place();
+        signed.iter().filter(|(_, value)| value.get_bit(bit)).for_each(|(point, _)| sum += point);
+    }
+    sum
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::curve::Bls381;
+
+    #[test]
+    fn weighted_sums_are_sums_of_multiples() {
+        type F = <Bls381 as Curve>::Fr;
+        let random: Vec<F> = random_coefficients(64).unwrap();
+        let base = points(64, |i| generator_1::<Bls381>() * random[i]).unwrap();
+        let values =
+            [F::from(0u64), F::from(1u64), -F::from(1u64), F::from(77u64), -F::from(1u64 << 40), random[0].square()];
+        for n in [0, 1, 2, 6, MANY_TERMS - 1, MANY_TERMS, 64] {
+            for offset in 0..values.len() {
+                let terms: Vec<_> = (0..n).map(|i| (base[i], values[(i + offset) % values.len()])).collect();
+                let expected: Projective<_> = terms.iter().map(|(point, value)| *point * *value).sum();
+                assert_eq!(weighted(&terms), expected, "{n} terms from {offset}");
+            }
+        }
     }
 }

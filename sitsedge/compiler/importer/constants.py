@@ -280,3 +280,6 @@ RULES: Mapping[str, Rule] = {
     "Not": _single(np.logical_not),
 }
 """Operators folded where all inputs are constants."""
+
+OTHERS: Mapping[str, Rule] = {"Constant": constant_node, "Shape": shape_node, "Size": size_node}
+"""Operators whose result is constant whatever their inputs."""

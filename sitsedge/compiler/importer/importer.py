@@ -5,11 +5,13 @@ Source of the operator semantics: ONNX operator specification, opset 28, and ai.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
 from sitsedge.compiler.errors import OnnxImportError
@@ -19,7 +21,15 @@ from sitsedge.compiler.importer.builder import Builder, Data, Value, graph_shape
 from sitsedge.compiler.importer.call import Call
 from sitsedge.compiler.importer.limits import INPUTS_MAX, refuse, require, shown
 from sitsedge.compiler.importer.model import DEFAULT_DOMAINS, ML_DOMAIN, CheckedModel, check_model, label, read_file
-from sitsedge.compiler.importer.registry import ADVICE, ADVICE_OTHERS, ML_OPERATORS, OPERATORS, QUANTISED, Lower
+from sitsedge.compiler.importer.registry import (
+    ADVICE,
+    ADVICE_OTHERS,
+    ML_OPERATORS,
+    OPERATORS,
+    QUANTISED,
+    SUPPORTED,
+    Lower,
+)
 from sitsedge.compiler.importer.tensors import TensorReader
 
 INPUT_TYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
@@ -46,13 +56,18 @@ def import_graph_bytes(
     ``folder`` is where external weights may lie (None forbids them), ``output`` names the output to compile where
     there are several, ``input_shape`` replaces the input's shape (batch included) where the file leaves sizes open.
     """
-    return _Importer(check_model(data, output), TensorReader(folder), input_shape).run()
+    # Overflow and NaN of hostile constants are refused where they arise; numpy need not warn about them.
+    with np.errstate(all="ignore"):
+        return _Importer(check_model(data, output), TensorReader(folder), input_shape).run()
 
 
 class _Importer:
     def __init__(self, model: CheckedModel, reader: TensorReader, input_shape: Shape | None) -> None:
         self._model = model
         self._reader = reader
+        for index, node in model.nodes:
+            with _naming(index, node):
+                _require_known(node)
         self._weights: Mapping[str, Any] = {tensor.name: tensor for tensor in model.graph.initializer}
         self._values: dict[str, Value] = {}
         source = _input(model.graph, self._weights, input_shape)
@@ -64,18 +79,15 @@ class _Importer:
     def run(self) -> Imported:
         computed = 0
         for index, node in self._model.nodes:
-            try:
+            with _naming(index, node):
                 computed += self._node(index, node)
-            except OnnxImportError as refused:
-                refused.node = refused.node or label(index, node)
-                refused.operator = refused.operator or shown(node.op_type)
-                raise
         output = self._value(self._model.output)
         if not isinstance(output, Data) or len(self._builder.nodes) == 1:
             raise refuse("no-layer", "an output that is constant or the input itself", "a network")
         declared = next((v for v in self._model.graph.output if v.name == self._model.output), None)
         if declared is not None:
             _declared(declared, output.shape)
+        output = self._builder.reshape(output, (output.size,))
         graph = FloatGraph(tuple(self._builder.nodes), output.name, tuple(self._builder.remembered), self._model.notes)
         needed = sum(node.op_type != "Constant" for _, node in self._model.nodes)
         counts = (("file", self._model.n_file_nodes), ("dead code", needed), ("constant folding", computed))
@@ -95,10 +107,8 @@ class _Importer:
         self._builder.base = shown(node.output[0]) if node.output else f"#{index}"
         default = node.domain in DEFAULT_DOMAINS
         made: Value | list[Data]
-        if default and node.op_type == "Constant":
-            made = constants.constant_node(call)
-        elif default and node.op_type in ("Shape", "Size"):
-            made = constants.shape_node(call) if node.op_type == "Shape" else constants.size_node(call)
+        if default and node.op_type in constants.OTHERS:
+            made = constants.OTHERS[node.op_type](call)
         elif default and constants.foldable(call):
             made = constants.fold(call)
         else:
@@ -113,6 +123,23 @@ class _Importer:
         return isinstance(results[0], Data)
 
 
+@contextmanager
+def _naming(index: int, node: Any) -> Iterator[None]:
+    """Adds node and operator to a refusal that does not know them."""
+    try:
+        yield
+    except OnnxImportError as refused:
+        refused.node = refused.node or label(index, node)
+        refused.operator = refused.operator or shown(node.op_type)
+        raise
+
+
+def _require_known(node: Any) -> None:
+    """Refuse an operator that is neither imported nor folded before anything else is said about the file."""
+    if not (node.domain in DEFAULT_DOMAINS and (node.op_type in constants.RULES or node.op_type in constants.OTHERS)):
+        _lowering(node)
+
+
 def _lowering(node: Any) -> Lower:
     table = OPERATORS if node.domain in DEFAULT_DOMAINS else ML_OPERATORS if node.domain == ML_DOMAIN else {}
     found = table.get(node.op_type)
@@ -121,7 +148,7 @@ def _lowering(node: Any) -> Lower:
         raise refuse(
             "unsupported-operator",
             f"{domain}{shown(node.op_type)}",
-            f"one of {', '.join(sorted(OPERATORS))}",
+            SUPPORTED,
             ADVICE.get(node.op_type, ADVICE_OTHERS),
         )
     return found
@@ -146,8 +173,7 @@ def _input(graph: Any, weights: Mapping[str, Any], override: Shape | None) -> Da
             "a tensor of float16, float32 or float64",
             "feed real numbers; embeddings of integer tokens are not compiled",
         )
-    dims = list(tensor.shape.dim)
-    shape = [int(d.dim_value) if d.HasField("dim_value") else None for d in dims]
+    shape = _dims(tensor)
     if len(shape) > 1 and shape[0] is None:
         shape[0] = 1
     if override is not None:
@@ -174,11 +200,16 @@ def _input(graph: Any, weights: Mapping[str, Any], override: Shape | None) -> Da
     return made
 
 
+def _dims(tensor: Any) -> list[int | None]:
+    """Declared dimensions; None where one is open, which old exporters write as -1 or 0."""
+    return [int(d.dim_value) if d.HasField("dim_value") and d.dim_value > 0 else None for d in tensor.shape.dim]
+
+
 def _declared(value: Any, shape: Shape) -> None:
     """The file's own statement about the output must agree with what was computed."""
     if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
         return
-    dims = [int(d.dim_value) if d.HasField("dim_value") else None for d in value.type.tensor_type.shape.dim]
+    dims = _dims(value.type.tensor_type)
     if len(dims) != len(shape) or any(d not in (None, s) for d, s in zip(dims, shape, strict=True)):
         raise refuse(
             "graph-output",

@@ -13,11 +13,11 @@ EXTERNAL_BYTES_MAX = 64 << 20
 PARAMETERS_MAX = 1 << 24
 """Most constants of a graph: 128 MB as float64; ResNet-18 has 11.7 million."""
 
-WIRE_FIELDS_MAX = 1 << 19
-"""Most fields of the protocol buffer: parsing one costs a microsecond and up to a few hundred bytes."""
+WIRE_FIELDS_MAX = 1 << 18
+"""Most fields of the protocol buffer, 64 a node: each costs microseconds and up to a few hundred bytes."""
 
-WIRE_DEPTH_MAX = 16
-"""Deepest nesting of messages: a tensor in an attribute of a node is at 5, the rest is room for type descriptions."""
+WIRE_DEPTH_MAX = 64
+"""Deepest nesting of messages, below protobuf's own 100; subgraphs nest, and are to be refused by their node's name."""
 
 PACKED_BYTES_MAX = 8 << 20
 """Most bytes of packed integers: each may be one byte in the file and eight in memory."""

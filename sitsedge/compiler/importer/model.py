@@ -26,6 +26,7 @@ from sitsedge.compiler.importer.limits import (
     require,
     shown,
 )
+from sitsedge.compiler.importer.registry import ADVICE, HOPELESS, SUPPORTED
 from sitsedge.compiler.importer.wire import scan
 
 DEFAULT_DOMAINS = ("", "ai.onnx")
@@ -74,6 +75,7 @@ def check_model(data: bytes, output: str | None) -> CheckedModel:
     graph = model.graph
     producers = _producers(graph)
     _order(graph, producers)
+    _advised(graph)
     chosen, notes = _output(graph, producers, output)
     nodes = tuple(_needed(graph, producers, chosen))
     n_file_nodes = sum(node.op_type != "Constant" for node in graph.node)
@@ -158,6 +160,14 @@ def _no_subgraph(index: int, node: Any) -> None:
             index,
             node,
         )
+
+
+def _advised(graph: Any) -> None:
+    """A well-known operator that cannot be compiled is named before anything is said about inputs and outputs."""
+    for index, node in enumerate(graph.node):
+        if node.op_type in HOPELESS:
+            refusal = refuse("unsupported-operator", shown(node.op_type), SUPPORTED, ADVICE[node.op_type])
+            raise _named(refusal, index, node)
 
 
 def _order(graph: Any, producers: Mapping[str, int]) -> None:

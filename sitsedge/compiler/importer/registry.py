@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from sitsedge.compiler.importer.builder import Data
 from sitsedge.compiler.importer.call import Call
+from sitsedge.compiler.importer.constants import RULES
 from sitsedge.compiler.importer.operators import elementwise, final, linear, pooling, quantised, shape
 
 Lower = Callable[[Call], Data | list[Data]]
@@ -102,3 +103,9 @@ ADVICE: Mapping[str, str] = {
 """What to change, by refused operator."""
 
 ADVICE_OTHERS = "rewrite the model with dense and convolution layers and the activations listed in docs/interfaces.md"
+
+HOPELESS = frozenset(ADVICE) - frozenset(RULES)
+"""Operators of which even constants are not computed."""
+
+SUPPORTED = f"one of {', '.join(sorted(OPERATORS))}"
+"""For the refusal of an operator."""

@@ -19,7 +19,7 @@ _WIDE = frozenset({"float_data", "double_data", "floats"})
 
 
 def scan(data: bytes, descriptor: Any) -> None:
-    """Raise ``OnnxImportError`` (``onnx-syntax``, ``oversize``) unless ``data`` is small in memory too."""
+    """Raise ``OnnxImportError`` (``onnx-syntax``, ``oversize``) unless ``data`` is small in memory, its text UTF-8."""
     fields = packed = 0
     todo: list[tuple[int, int, Any, int]] = [(0, len(data), descriptor, 1)]
     schema: dict[str, dict[int, Any]] = {}
@@ -37,7 +37,9 @@ def scan(data: bytes, descriptor: Any) -> None:
                 continue
             if field.message_type is not None:
                 todo.append((begin, stop, field.message_type, depth + 1))
-            elif field.cpp_type not in (field.CPPTYPE_STRING,) and field.name not in _WIDE:
+            elif field.type == field.TYPE_STRING:
+                _text(data[begin:stop])
+            elif field.type != field.TYPE_BYTES and field.name not in _WIDE:
                 packed += stop - begin
                 require(packed, PACKED_BYTES_MAX, "bytes of packed integers", "store tensors as raw_data")
 
@@ -74,6 +76,14 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at + index + 1
     raise _syntax("an unfinished integer")
+
+
+def _text(raw: bytes) -> None:
+    # The parser hands strings that are no UTF-8 out as bytes, which nothing after it expects.
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        raise _syntax("a string that is no UTF-8") from error
 
 
 def _syntax(found: str) -> Exception:

@@ -16,11 +16,15 @@ from typing import Literal
 import numpy as np
 
 from sitsedge.compiler.errors import QuantiseError
+from sitsedge.compiler.graph.chain import graph_of
 from sitsedge.compiler.graph.float_graph import Clamped, FloatGraph, Floats, Function
 from sitsedge.compiler.graph.float_run import run_all, run_node
 from sitsedge.compiler.graph.integer_graph import Conv, Dense, Input, IntegerGraph
-from sitsedge.compiler.quantise import NEARLY_BEST, Goal, Scales
-from sitsedge.compiler.quantiser.build import Trial, build
+from sitsedge.compiler.graph.intervals import ValueBounds, graph_bounds
+from sitsedge.compiler.network import FloatNetwork
+from sitsedge.compiler.quantise import NEARLY_BEST, Goal, Quantised, Scales, quantise
+from sitsedge.compiler.quantiser.build import build
+from sitsedge.compiler.quantiser.chains import layer_errors, network_of
 from sitsedge.compiler.quantiser.cost import circuit_rows
 from sitsedge.compiler.quantiser.formats import FAST_BITS, TABLE_BITS_MAX, Format, Problem
 from sitsedge.compiler.quantiser.lower import lower
@@ -42,10 +46,10 @@ WIDE = Format(12, saturate=False)
 LARGE_WORK = 1 << 24
 """Elements times rows above which only a few formats are tried: each trial then takes seconds."""
 
-ELEMENT_ROWS_MAX = 1 << 25
+ELEMENT_ROWS_MAX = 1 << 24
 """Elements times rows of all values together kept in memory; more rows are thinned out evenly."""
 
-ROWS_LEAST = 16
+ROWS_LEAST = 4
 
 JUDGED_EVERY = 4
 """Every fourth row takes no part in ranges and weights: values that saturate must be judged on rows not seen."""
@@ -73,6 +77,8 @@ class QuantisedGraph:
     layers: Mapping[str, float]
     wide: int
     """Number of layers with weights whose source is not proven to lie in 0 … 127, as the fast kernel wants it."""
+    chain: Quantised | None = None
+    """What ``compiler.quantise`` chose, where the graph is a chain of dense layers."""
 
 
 def quantise_graph(
@@ -90,6 +96,8 @@ def quantise_graph(
     ``scales`` as for ``compiler.quantise``; a class output has the scale 1. Raises ``QuantiseError`` when no format
     keeps every number inside its range, or for a node that has no integer form.
     """
+    if prefer == "rows" and (network := network_of(graph)) is not None:
+        return _chain(network, scales, counts, raw, goal)
     problem = pose(graph, scales, counts, raw, class_output=class_output)
     fits: Fits = {}
     found: list[QuantisedGraph] = []
@@ -106,6 +114,24 @@ def quantise_graph(
     if not large:
         found += _widened(problem, found, goal, fits)
     return select(found, prefer)
+
+
+def _chain(network: FloatNetwork, scales: Scales, counts: Ints, raw: Floats, goal: Goal) -> QuantisedGraph:
+    """A chain of dense layers by its own search."""
+    found = quantise(network, scales, counts, raw, goal=goal)
+    graph = graph_of(found.model)
+    hidden = Format(found.choice.activation_bits, saturate=False)
+    return QuantisedGraph(
+        graph=graph,
+        formats={node.name: hidden for node in graph.nodes[:-1]},
+        rms=found.rms,
+        peak=found.peak,
+        rows=found.constraints,
+        meets_goal=found.meets_goal,
+        layers=layer_errors(network, found, counts, raw),
+        wide=_wide(graph, graph_bounds(graph)),
+        chain=found,
+    )
 
 
 def select(found: list[QuantisedGraph], prefer: Prefer) -> QuantisedGraph:
@@ -213,7 +239,9 @@ def trial(problem: Problem, formats: Mapping[str, Format], goal: Goal, fits: Fit
         rms = peak = float((got != problem.outputs).mean())
     else:
         error = (got - problem.outputs) / problem.span
-        rms, peak = float(np.sqrt((error**2).mean(axis=0)).max()), float(np.abs(error).max())
+        unseen = np.delete(error, problem.fitted, axis=0)
+        rms = max(float(np.sqrt((part**2).mean(axis=0)).max()) for part in (error, unseen) if len(part))
+        peak = float(np.abs(error).max())
     layers = {}
     for name, value in made.values.items():
         if name in problem.values and name != problem.source.name:
@@ -221,8 +249,9 @@ def trial(problem: Problem, formats: Mapping[str, Format], goal: Goal, fits: Fit
             spread = float(wanted.std())
             missed = float(np.sqrt(((value.counts * value.real - wanted) ** 2).mean()))
             layers[name] = missed / spread if spread > 0 else missed
+    bounds = {name: value.bounds for name, value in made.values.items()}
     meets = rms <= goal.rms and peak <= goal.peak
-    return QuantisedGraph(graph, fitting, rms, peak, circuit_rows(graph), meets, layers, _wide(graph, made))
+    return QuantisedGraph(graph, fitting, rms, peak, circuit_rows(graph), meets, layers, _wide(graph, bounds))
 
 
 def _suited(problem: Problem, name: str, format_: Format) -> Format:
@@ -234,6 +263,6 @@ def _suited(problem: Problem, name: str, format_: Format) -> Format:
     return format_
 
 
-def _wide(graph: IntegerGraph, made: Trial) -> int:
-    read = [made.values[node.source].bounds for node in graph.nodes if isinstance(node, Dense | Conv)]
-    return sum(1 for bounds in read if bounds.low.min() < 0 or bounds.high.max() >= 1 << FAST_BITS)
+def _wide(graph: IntegerGraph, bounds: Mapping[str, ValueBounds]) -> int:
+    read = [bounds[node.source] for node in graph.nodes if isinstance(node, Dense | Conv)]
+    return sum(1 for value in read if value.low.min() < 0 or value.high.max() >= 1 << FAST_BITS)

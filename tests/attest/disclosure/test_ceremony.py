@@ -8,16 +8,12 @@ import pytest
 
 from attest.disclosure import Keys
 from attest.disclosure.write import sealed_circuit
-from attest.proof import Curve, NativeVerifier, ceremony, key_hash
+from attest.proof import Curve, ceremony
 from attest.proof.ceremony import CeremonyError
 from attest.proof.ceremony_folder import CeremonyFolder
-from attest.proof.sealed import Salt
-from attest.proof.sealed.prover import SealedProver, verify_sealed
 from tests.attest.disclosure.exports import manifest_of, report
 from tests.attest.disclosure.test_export import writer
 from tests.attest.ledger.scenario import CIRCUIT, RULES, Scenario
-
-CTX = bytes(range(31))
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +27,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> CeremonyFolder:
     ceremony.contribute(made.transcript, base / "t1", name="operator", entropy=b"")
     (base / "t1").replace(made.transcript)
     return made
-
-
-def test_keys_of_a_ceremony_prove_and_verify_the_sealed_statement(folder: CeremonyFolder) -> None:
-    circuit = sealed_circuit(CIRCUIT, RULES, Curve.BN254)
-    made = folder.verify(circuit)
-    assert made.contributions == 1
-    proven = SealedProver(circuit, made.proving_key).prove((7, -3), Salt.generate(), CTX)
-    verifier = NativeVerifier(made.verification_key, vk_sha256=key_hash(made.verification_key))
-    verify_sealed(verifier, proven.commitment, proven.outputs, CTX, proven.proof)
 
 
 def test_production_exports_with_them(folder: CeremonyFolder, tmp_path: Path) -> None:

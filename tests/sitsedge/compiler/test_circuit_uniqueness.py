@@ -94,7 +94,7 @@ def test_no_sampled_row_of_a_larger_network_can_be_removed_or_changed(name: str)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", NETWORKS[1:])
 def test_no_row_of_a_larger_network_can_be_removed(name: str) -> None:
     circuit, box = bench_case(name)

@@ -203,3 +203,16 @@ async def test_auto_is_requested_and_given_back(rig: Rig) -> None:
     rig.delivery.request_auto(True)
     await rig.delivery.drain()
     assert [alarm.code for alarm in rig.records(RecordKind.ALARM)] == ["plc-write"]
+
+
+async def test_a_gate_that_gave_auto_back_itself_raises_no_alarm(rig: Rig) -> None:
+    rig.delivery.request_auto(False)
+    await rig.delivery.drain()
+    rig.plc.in_manual = True
+    await rig.deliver(1)
+    assert (await receipt(rig)).state is ReadBack.NOT_APPLIED, "the receipt says what is true"
+    assert rig.records(RecordKind.ALARM) == []
+    rig.delivery.request_auto(True)
+    await rig.deliver(2)
+    await receipt(rig)
+    assert [alarm.code for alarm in rig.records(RecordKind.ALARM)] == ["not-applied"]

@@ -23,7 +23,8 @@ def softmax(call: Call) -> Data:
             f"softmax over {covered} of {x.size} elements",
             "one softmax over all classes as the last step",
         )
-    return call.builder.unary(x, Softmax)
+    b = call.builder
+    return b.reshape(b.unary(b.reshape(x, (1, x.size)), Softmax), x.shape)
 
 
 def arg_max(call: Call) -> Data:

@@ -173,7 +173,7 @@ def cnn_1d(seed: int) -> Case:
 
 
 def cnn_2d_residual(seed: int) -> Case:
-    net = Net(seed, (2, 8, 8))
+    net = Net(seed, (2, 5, 5))
     x, mean, deviation = normalised(net)
     x = net.conv(x, 4, low=0.0)
     y = net.conv(net.conv(x, 4, groups=4, low=0.0, high=6.0), 4, 1)
@@ -218,6 +218,5 @@ def straight_into_a_sum(seed: int) -> Case:
 
 
 CASES = {
-    f.__name__: f
-    for f in (mlp_tanh, cnn_1d, cnn_2d_residual, branches, classifier, sigmoid_head, straight_into_a_sum)
+    f.__name__: f for f in (mlp_tanh, cnn_1d, cnn_2d_residual, branches, classifier, sigmoid_head, straight_into_a_sum)
 }

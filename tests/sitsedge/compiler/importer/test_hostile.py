@@ -1,0 +1,142 @@
+"""Hostile and unsupported files: a typed refusal that names the culprit, in bounded memory and without other files."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sitsedge.compiler.errors import OnnxImportError
+from sitsedge.compiler.graph.float_run import run
+from sitsedge.compiler.importer import import_graph, import_graph_bytes
+from sitsedge.compiler.importer.limits import FILE_BYTES_MAX
+from sitsedge.compiler.passes import PassError, simplify
+from tests.sitsedge.compiler.importer.hostile import CORPUS, external, plain
+from tests.sitsedge.compiler.importer.operator_cases import CASES
+
+MEMORY_MAX = 200 << 20
+"""Bytes of Python and numpy objects one refusal may cost; the corpus claims up to exabytes."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with weights, a link out of it and a pipe nobody writes to; a secret outside."""
+    (tmp_path / "secret").write_bytes(bytes(24))
+    inside = tmp_path / "model"
+    inside.mkdir()
+    (inside / "weights.bin").write_bytes(np.arange(6, dtype="<f4").tobytes())
+    (inside / "link.bin").symlink_to(tmp_path / "secret")
+    os.mkfifo(inside / "pipe.bin")
+    return inside
+
+
+@pytest.mark.parametrize("rule", CORPUS)
+def test_refuses(rule: str, folder: Path) -> None:
+    hostile = CORPUS[rule]
+    # Tracing every allocation makes a walk over half a million fields take ten seconds.
+    traced = not rule.startswith("million-")
+    if traced:
+        tracemalloc.start()
+    try:
+        with pytest.raises(OnnxImportError) as refused:
+            simplify(import_graph_bytes(hostile.data, folder=folder).graph)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    error = refused.value
+    assert (error.code, error.operator) == (hostile.code, hostile.operator)
+    assert bool(error.node) == bool(hostile.operator)
+    assert error.found
+    assert error.expected
+    assert len(str(error)) < 2000
+    assert peak < MEMORY_MAX
+
+
+def test_external_weights_beside_the_model_are_read(folder: Path) -> None:
+    net, out = plain()
+    proto = net.model(out, ("N", 2))
+    tensor = external("weights.bin")
+    tensor.name = proto.graph.initializer[0].name
+    proto.graph.initializer[0].CopyFrom(tensor)
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    graph = import_graph(path).graph
+    assert run(graph, np.ones((1, 3))).tolist() == [[0.0 + 2 + 4, 1.0 + 3 + 5]]
+    with pytest.raises(OnnxImportError) as refused:
+        import_graph_bytes(path.read_bytes())
+    assert refused.value.code == "tensor-external"
+
+
+def test_large_and_missing_files_are_refused_before_reading(tmp_path: Path) -> None:
+    large = tmp_path / "large.onnx"
+    with large.open("wb") as file:
+        file.truncate(FILE_BYTES_MAX + 1)
+    with pytest.raises(OnnxImportError) as refused:
+        import_graph(large)
+    assert refused.value.code == "oversize"
+    with pytest.raises(OnnxImportError) as missing:
+        import_graph(tmp_path / "absent.onnx")
+    assert missing.value.code == "onnx-unreadable"
+
+
+def test_refusal_says_what_to_change() -> None:
+    with pytest.raises(OnnxImportError) as refused:
+        import_graph_bytes(CORPUS["unsupported-lstm"].data)
+    assert (refused.value.node, refused.value.operator) == ("lstm_0", "LSTM")
+    assert "window" in refused.value.hint
+
+
+def test_declared_shapes_may_be_opened_by_the_caller() -> None:
+    data = CORPUS["dynamic-features"].data
+    assert import_graph_bytes(data, input_shape=(1, 3)).graph.input.shape == (3,)
+    with pytest.raises(OnnxImportError) as refused:
+        import_graph_bytes(CASES["relu"], input_shape=(1, 7))
+    assert refused.value.code == "graph-input"
+
+
+def test_one_of_several_outputs_is_chosen_by_name() -> None:
+    proto = onnx.load_from_string(CORPUS["two-outputs"].data)
+    del proto.graph.output[1]
+    proto.graph.node.append(onnx.helper.make_node("Relu", ["x"], ["second"]))
+    proto.graph.output.append(onnx.helper.make_tensor_value_info("second", onnx.TensorProto.FLOAT, ["N", 3]))
+    imported = import_graph_bytes(proto.SerializeToString(), output="second")
+    assert imported.graph.output_shape == (3,)
+    assert imported.graph.notes == ("outputs left out: t0",)
+    assert dict(imported.counts) == {"file": 2, "dead code": 1, "constant folding": 1}
+    with pytest.raises(OnnxImportError) as refused:
+        import_graph_bytes(proto.SerializeToString(), output="third")
+    assert refused.value.code == "graph-output"
+
+
+def outcome(data: bytes) -> str:
+    """``imported``, or the code of the typed refusal; anything else propagates."""
+    try:
+        graph, _ = simplify(import_graph_bytes(data).graph)
+    except (OnnxImportError, PassError) as refused:
+        return refused.code
+    assert graph.nodes
+    return "imported"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_damaged_files_give_a_graph_or_a_typed_refusal(data: st.DataObject) -> None:
+    original = bytearray(CASES[data.draw(st.sampled_from(sorted(CASES)))])
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(original) - 1))
+        original[at] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(original)))
+    damaged = bytes(original[:cut]) if data.draw(st.booleans()) else bytes(original)
+    assert outcome(damaged)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=400))
+def test_any_bytes_give_a_graph_or_a_typed_refusal(data: bytes) -> None:
+    assert outcome(data)
