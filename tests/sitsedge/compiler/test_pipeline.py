@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from attest.proof.keys import key_hash
 from attest.proof.prover import Groth16Prover, development_setup
 from attest.proof.verifier import NativeVerifier, failed_check
+from sitsedge.cli.module_commands import pass_lines
 from sitsedge.compiler import BuildResult, CompileError, SelfTestError, build, compile_model
 from sitsedge.compiler.circuit_emit import emit_circuit
 from sitsedge.compiler.onnx_emit import emit_onnx
@@ -99,6 +100,12 @@ def test_report_says_what_a_reader_needs(built: BuildResult) -> None:
     outputs = built.compiled.quantised.model.run(rows)
     assert low <= outputs.min() <= outputs.max() <= high
     assert report["digests"]["wasm"] == Sandbox(built.compiled.wasm).digest.hex()
+
+
+def test_explain_has_a_line_for_every_pass(built: BuildResult) -> None:
+    lines = pass_lines(built.report["passes"])
+    assert len(lines) == 1 + len(built.report["passes"])
+    assert lines[1].split() == ["import", "5", "Div", "1,", "Gemm", "2,", "Relu", "1,", "Sub", "1"]
 
 
 class _Tags(HTMLParser):
