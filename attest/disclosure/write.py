@@ -267,7 +267,7 @@ class ExportWriter:
             proven = prover.prove(it.command.inputs, salt, header.ctx())
             if proven.outputs != it.command.outputs:
                 found = f"outputs {proven.outputs} for command {command_name(header)}"[:200]
-                raise DisclosureError("export-mixed", found=found, expected=f"{it.command.outputs} as recorded"[:200])
+                raise DisclosureError("export-outputs", found=found, expected=f"{it.command.outputs} as recorded"[:200])
             kept.add(command_name(header), record=it.record, commitment=proven.commitment, salt=salt)
         finally:
             salt.erase()

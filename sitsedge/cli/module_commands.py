@@ -36,7 +36,7 @@ def build_command(
     keys: Annotated[
         Path | None, typer.Option("--keys", help="ceremony folder with the keys (default: development keys)")
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="print what each pass did")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="print node counts of each pass")] = False,
     output: Output = OutputOption,
 ) -> None:
     """Build integer graph, WASM, circuit, keys and report, check that all four agree, and sign the bundle."""
@@ -67,7 +67,7 @@ def build_command(
             print(f"  constraints  {result.config.proof.constraints}")
             print(f"  proof key    {_proof_key(result.config)}")
             if explain:
-                print(json.dumps(result.report, indent=1))
+                print("\n".join(pass_lines(result.report["passes"])))
 
         emit(output, data, text)
 
@@ -113,6 +113,15 @@ def list_command(config: ConfigOption = None, state_dir: StateOption = None, out
 
         emit(output, data, text)
     raise typer.Exit(Exit.OK)
+
+
+def pass_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Node counts after each pass, one line a pass."""
+    kinds = (", ".join(f"{kind} {count}" for kind, count in row["nodes"].items()) for row in rows)
+    return [
+        "  pass                 nodes",
+        *(f"  {row['pass']:<20} {row['total']:>5}  {text}" for row, text in zip(rows, kinds, strict=True)),
+    ]
 
 
 def _proof_key(config: BundleConfig) -> str:

@@ -33,10 +33,11 @@ class FloatLayer:
 
 @dataclass(frozen=True, slots=True)
 class FloatNetwork:
-    """Layers in order, with the node counts of the imported graph before and after folding."""
+    """Layers in order, with the operators of the imported graph and the nodes after each pass over it."""
 
     layers: tuple[FloatLayer, ...]
     node_counts: tuple[tuple[str, int], ...] = ()
+    passes: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
 
     @property
     def n_inputs(self) -> int:

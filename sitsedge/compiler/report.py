@@ -69,7 +69,12 @@ def _passes(network: FloatNetwork, graph: bytes) -> Any:
         integer[node.op_type] = integer.get(node.op_type, 0) + 1
     return [
         {"pass": name, "nodes": dict(sorted(nodes.items())), "total": sum(nodes.values())}
-        for name, nodes in (("import", imported), ("fold affine maps", folded), ("integer graph", integer))
+        for name, nodes in (
+            ("import", imported),
+            *((name, dict(nodes)) for name, nodes in network.passes),
+            ("fold affine maps", folded),
+            ("integer graph", integer),
+        )
     ]
 
 

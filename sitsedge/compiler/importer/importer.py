@@ -5,6 +5,7 @@ Source of the operator semantics: ONNX operator specification, opset 28, and ai.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,10 +38,15 @@ INPUT_TYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Imported:
-    """The graph before the passes and ONNX node counts: in the file, needed for the output, not constant."""
+    """The graph before the passes, ONNX node counts and operators.
+
+    ``counts``: nodes in the file, those the output needs ("dead code"), those that are not constant ("constant
+    folding"); ``operators``: how many of each operator are left by then.
+    """
 
     graph: FloatGraph
     counts: tuple[tuple[str, int], ...]
+    operators: tuple[tuple[str, int], ...]
 
 
 def import_graph(path: Path, *, output: str | None = None, input_shape: Shape | None = None) -> Imported:
@@ -77,10 +83,10 @@ class _Importer:
         self._builder.reserve([source.name])
 
     def run(self) -> Imported:
-        computed = 0
+        operators: Counter[str] = Counter()
         for index, node in self._model.nodes:
             with _naming(index, node):
-                computed += self._node(index, node)
+                operators[shown(node.op_type)] += self._node(index, node)
         output = self._value(self._model.output)
         if not isinstance(output, Data) or len(self._builder.nodes) == 1:
             raise refuse("no-layer", "an output that is constant or the input itself", "a network")
@@ -90,8 +96,8 @@ class _Importer:
         output = self._builder.reshape(output, (output.size,))
         graph = FloatGraph(tuple(self._builder.nodes), output.name, tuple(self._builder.remembered), self._model.notes)
         needed = sum(node.op_type != "Constant" for _, node in self._model.nodes)
-        counts = (("file", self._model.n_file_nodes), ("dead code", needed), ("constant folding", computed))
-        return Imported(graph, counts)
+        counts = (("file", self._model.n_file_nodes), ("dead code", needed), ("constant folding", operators.total()))
+        return Imported(graph, counts, tuple(sorted((+operators).items())))
 
     def _value(self, name: str) -> Value:
         """The value of a tensor name; weights are read when first needed."""

@@ -68,11 +68,12 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class PassCount:
-    """Nodes before and after one pass of one round."""
+    """Nodes before and after one pass of one round, and how many of each kind there are after it."""
 
     name: str
     before: int
     after: int
+    nodes: tuple[tuple[str, int], ...]
 
 
 PASSES = (
@@ -113,7 +114,7 @@ def _simplify(graph: FloatGraph, *, seed: int, check: bool) -> tuple[FloatGraph,
                 found = run(_comparable(made), x)
                 _compare(step, expected, found)
                 expected = found
-            counts.append(PassCount(step.name, graph.n_nodes, made.n_nodes))
+            counts.append(PassCount(step.name, graph.n_nodes, made.n_nodes, made.counts()))
             graph = made
         if graph is start:
             break

@@ -2,7 +2,8 @@
 
 A chain of dense layers goes through ``compiler.quantise``, whose search is finer. Every other graph is tried with one
 format for all values first; then, from the best of the fast ones (7-bit unsigned activations), values are widened one
-by one, each time the one whose widening lowers the error most, until the goal is met. What is returned is the cheapest
+by one, each time the one whose widening lowers the error most, until the goal is met. Where few circuit rows are
+wanted, the best of all is narrowed again, value by value, while the goal is still met. What is returned is the cheapest
 of all that meet the goal, by circuit rows or by speed, else the most accurate.
 """
 
@@ -18,6 +19,8 @@ import numpy as np
 from sitsedge.compiler.errors import QuantiseError
 from sitsedge.compiler.graph.chain import graph_of
 from sitsedge.compiler.graph.float_graph import Clamped, FloatGraph, Floats, Function
+from sitsedge.compiler.graph.float_graph import Conv as FloatConv
+from sitsedge.compiler.graph.float_graph import Dense as FloatDense
 from sitsedge.compiler.graph.float_run import run_all, run_node
 from sitsedge.compiler.graph.integer_graph import Conv, Dense, Input, IntegerGraph
 from sitsedge.compiler.graph.intervals import ValueBounds, graph_bounds
@@ -43,8 +46,8 @@ CLIPPED_BITS_MAX = 8
 WIDE = Format(12, saturate=False)
 """What a value is widened to: int16 with room for what the calibration rows did not show."""
 
-LARGE_WORK = 1 << 24
-"""Elements times rows above which only a few formats are tried: each trial then takes seconds."""
+LARGE_WORK = 1 << 28
+"""Multiplications times rows above which only a few formats are tried: each trial then takes seconds."""
 
 ELEMENT_ROWS_MAX = 1 << 24
 """Elements times rows of all values together kept in memory; more rows are thinned out evenly."""
@@ -57,7 +60,10 @@ JUDGED_EVERY = 4
 WIDENINGS_MAX = 12
 """Rounds of widening; each tries every value still narrow."""
 
-TRIALS_MAX = 96
+TRIALS_MAX = 64
+"""Of widening and of narrowing; a small network has half a dozen values."""
+
+NARROWEST_BITS = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +108,7 @@ def quantise_graph(
     fits: Fits = {}
     found: list[QuantisedGraph] = []
     failure: QuantiseError | None = None
-    large = sum(node.size for node in problem.graph.nodes) * len(problem.counts) > LARGE_WORK
+    large = _multiplications(problem.graph) * len(problem.counts) > LARGE_WORK
     for format_ in _uniform(large=large):
         try:
             found.append(trial(problem, dict.fromkeys(_choosing(problem), format_), goal, fits))
@@ -113,6 +119,8 @@ def quantise_graph(
         raise failure
     if not large:
         found += _widened(problem, found, goal, fits)
+        if prefer == "rows":
+            found += _narrowed(problem, select(found, prefer), goal, fits)
     return select(found, prefer)
 
 
@@ -154,14 +162,21 @@ def _uniform(*, large: bool) -> list[Format]:
     return [*(Format(bits, saturate=False) for bits in OPEN_BITS), *saturated]
 
 
+def _multiplications(graph: FloatGraph) -> int:
+    """Of one inference."""
+    weighted = (node for node in graph.nodes if isinstance(node, FloatDense | FloatConv))
+    return sum(node.weights.size * (node.size // len(node.weights)) for node in weighted)
+
+
 def _widened(problem: Problem, found: list[QuantisedGraph], goal: Goal, fits: Fits) -> list[QuantisedGraph]:
     """From the most accurate fast graph on, widen the value that helps most until the goal is met."""
-    fast = [q for q in found if all(f.bits == FAST_BITS and f.saturate for f in q.formats.values())]
+    chosen = [name for name in _choosing(problem) if name not in problem.freedom.fixed]
+    fast = [q for q in found if all(q.formats[n].bits == FAST_BITS and q.formats[n].saturate for n in chosen)]
     if not fast:
         return []
     current, made, tried = min(fast, key=lambda q: q.rms), list[QuantisedGraph](), 0
     for _ in range(WIDENINGS_MAX):
-        narrow = [name for name, f in current.formats.items() if f.bits == FAST_BITS]
+        narrow = [name for name in chosen if current.formats[name].bits == FAST_BITS]
         if current.meets_goal or not narrow or tried + len(narrow) > TRIALS_MAX:
             break
         tried += len(narrow)
@@ -177,6 +192,25 @@ def _widened(problem: Problem, found: list[QuantisedGraph], goal: Goal, fits: Fi
         current = min(steps, key=lambda q: q.rms)
         made.append(current)
     return made
+
+
+def _narrowed(problem: Problem, start: QuantisedGraph, goal: Goal, fits: Fits) -> list[QuantisedGraph]:
+    """From a graph that meets the goal on, take bits from one value after another while it still does."""
+    if not start.meets_goal:
+        return []
+    current, tried = start, 0
+    for name in _choosing(problem):
+        while tried < TRIALS_MAX and current.formats[name].bits > NARROWEST_BITS:
+            tried += 1
+            narrower = replace(current.formats[name], bits=current.formats[name].bits - 1)
+            try:
+                made = trial(problem, {**current.formats, name: narrower}, goal, fits)
+            except QuantiseError:
+                break
+            if not made.meets_goal or made.rows >= current.rows:
+                break
+            current = made
+    return [current]
 
 
 def _choosing(problem: Problem) -> list[str]:

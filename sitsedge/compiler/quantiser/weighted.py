@@ -26,6 +26,9 @@ from sitsedge.compiler.reference import (
 BIAS_MAX = float(1 << 29)
 """A gain is kept so small that no bias or sum passes it; the rest of int32 is for the partial sums."""
 
+SUM_LEAST = 1e-200
+"""Smaller sums count as this: a channel that is always 0 has no scale of its own."""
+
 HALVINGS_MAX = 6
 """Weights are halved at most this often to bring a wide sum into int32; one bit of weight is left then."""
 
@@ -101,7 +104,7 @@ def _scale(
     largest = np.abs(wanted).reshape(len(wanted), -1).max(axis=1)
     outputs = sums.reshape(len(sums), layer.result[0], -1).transpose(0, 2, 1).reshape(-1, layer.result[0])
     seen = np.maximum(np.abs(outputs).max(axis=0), np.abs(layer.bias))
-    cap = BIAS_MAX / np.maximum(seen, np.finfo(np.float64).tiny)
+    cap = BIAS_MAX / np.maximum(seen, SUM_LEAST)
     if factors is None:
         tops = reach(
             np.clip(outputs, layer.low, layer.high),

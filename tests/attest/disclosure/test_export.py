@@ -23,7 +23,7 @@ from attest.disclosure.__main__ import main
 from attest.disclosure.format import IncludedRecord, Manifest, SealedRecord
 from attest.disclosure.write import ExportWriter, development_keys, sealed_circuit
 from attest.ledger import Ledger, RecordKind
-from attest.proof import Curve
+from attest.proof import CircuitBuilder, Curve, Interval
 from attest.proof.sealed import Salt
 from tests.attest.disclosure.exports import (
     Case,
@@ -441,6 +441,13 @@ def test_exit_codes(
     assert json.loads(capsys.readouterr().out)["ok"] is (code == 0)
 
 
+@pytest.mark.parametrize("argument", ["--gate-key=00", "--vk-sha256=xyz"])
+def test_wrong_usage(argument: str, case: Case) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([str(case.out), argument])
+    assert caught.value.code == 2
+
+
 # Making one.
 
 
@@ -502,6 +509,43 @@ def test_production_takes_no_development_key(tmp_path: Path) -> None:
     assert report(tmp_path / "out").ok
 
 
+def test_export_mixed(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path / "ledgers")
+    scenario.open_epoch()
+    scenario.run(1)
+    scenario.rules = replace(RULES, decide_ms_max=29)
+    scenario.open_epoch()
+    scenario.run(1)
+    scenario.close()
+    assert refusal(lambda: writer(tmp_path / "ledgers")) == "export-mixed"
+    first = Ledger.open_readonly(tmp_path / "ledgers" / "device" / "ledger.db")
+    records = [leaf.index for leaf in first.iterate() if leaf.kind is RecordKind.COMMAND]
+    first.close()
+    assert len(records) == 2
+    assert refusal(lambda: writer(tmp_path / "ledgers", Selection(first=records[1]))) == "export-rules"
+    assert writer(tmp_path / "ledgers", Selection(last=records[0])).left_out == 0
+
+
+def test_export_outputs(case: Case, tmp_path: Path) -> None:
+    """A circuit that is not the module's gives other outputs than were recorded."""
+    builder = CircuitBuilder(n_inputs=2, n_outputs=1)
+    a, b = builder.inputs()
+    builder.add_out(0, builder.relu_shift(a + b * 3, Interval(-4000, 4000)))
+    other = builder.finish().encode()
+    made = ExportWriter(case.ledgers, Selection(), curve=Curve.BN254, find_circuit=lambda _: other)
+    keys = development_keys(made.circuit)
+    assert refusal(lambda: made.write(tmp_path / "out", tmp_path / "s", keys)) == "export-outputs"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_checkpoint_of_the_gate(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path / "ledgers")
+    scenario.open_epoch()
+    scenario.run(1)
+    scenario.close(clean=False)
+    assert refusal(lambda: writer(tmp_path / "ledgers")) == "export-empty"
+
+
 def test_what_no_checkpoint_covers_is_left_out(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path / "ledgers")
     scenario.open_epoch()
@@ -528,6 +572,21 @@ def test_files_follow_their_schema(case: Case) -> None:
 def test_manifest_has_one_encoding(case: Case) -> None:
     data = (case.out / fmt.MANIFEST_FILE).read_bytes()
     assert Manifest.decode(data).encode() == data
+    words = json.loads(data)
+    changes: tuple[dict[str, object], ...] = (
+        {"curve": "p256"},
+        {"profile": ""},
+        {"vk_sha256": "00"},
+        {"development": False},
+        {"contributors": -1},
+        {"commands": []},
+        {"commands": ["1-1", 2]},
+        {"format": "sits-sealed-export-2"},
+        {"more": 1},
+    )
+    for change in changes:
+        text = json.dumps(words | change, indent=1, sort_keys=True).encode() + b"\n"
+        assert refusal(lambda text=text: Manifest.decode(text)) == "export-format", change
     for damaged in (data + b" ", data.replace(b'"2-1"', b'"02-1"'), data.replace(b'"1-2"', b'"1-1"'), b"[]", b"\xff"):
         assert refusal(lambda damaged=damaged: Manifest.decode(damaged)) == "export-format"
 

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from attest.proof.keys import key_hash
 from attest.proof.prover import Groth16Prover, development_setup
 from attest.proof.verifier import NativeVerifier, failed_check
+from sitsedge.cli.module_commands import pass_lines
 from sitsedge.compiler import BuildResult, CompileError, SelfTestError, build, compile_model
 from sitsedge.compiler.circuit_emit import emit_circuit
 from sitsedge.compiler.onnx_emit import emit_onnx
@@ -92,12 +93,19 @@ def test_report_says_what_a_reader_needs(built: BuildResult) -> None:
     assert gap["max_error_of_span"] < 0.02
     assert report["constraints"]["total"] == sum(report["constraints"]["layers"]) + report["constraints"]["fixed"]
     assert report["passes"][0] == {"pass": "import", "nodes": {"Div": 1, "Gemm": 2, "Relu": 1, "Sub": 1}, "total": 5}
-    assert report["passes"][1]["total"] == 3
+    assert [row["pass"] for row in report["passes"][1:-2]] == ["batch-norm folding", "requantise fusion"]
+    assert [row["total"] for row in report["passes"] if row["pass"] == "fold affine maps"] == [3]
     low, high = report["output_bounds"]["gap"]["counts"]
     rows = np.random.default_rng(1).integers([-1000, -2000, 16000], [1001, 2001, 20001], (500, 3))
     outputs = built.compiled.quantised.model.run(rows)
     assert low <= outputs.min() <= outputs.max() <= high
     assert report["digests"]["wasm"] == Sandbox(built.compiled.wasm).digest.hex()
+
+
+def test_explain_has_a_line_for_every_pass(built: BuildResult) -> None:
+    lines = pass_lines(built.report["passes"])
+    assert len(lines) == 1 + len(built.report["passes"])
+    assert lines[1].split() == ["import", "5", "Div", "1,", "Gemm", "2,", "Relu", "1,", "Sub", "1"]
 
 
 class _Tags(HTMLParser):

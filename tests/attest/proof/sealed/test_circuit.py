@@ -100,6 +100,21 @@ def test_every_row_is_needed(row: int) -> None:
     assert forged[circuit.ctx_wire] == int.from_bytes(CTX, "big")
 
 
+@pytest.mark.parametrize(
+    ("x", "salt", "ctx", "code"),
+    [
+        (X[:2], SALT, CTX, "input-count"),
+        (X, SALT[1:], CTX, "salt-length"),
+        (X, SALT, CTX[1:], "ctx-length"),
+        ((-40, -3, 3), SALT, CTX, "witness-range"),
+    ],
+)
+def test_reference_witness_refuses(x: tuple[int, ...], salt: bytes, ctx: bytes, code: str) -> None:
+    with pytest.raises(SealedError) as caught:
+        reference_witness(sealed(), x, salt, ctx)
+    assert caught.value.code == code
+
+
 def test_flipped_witness_wire_is_unsatisfiable() -> None:
     circuit = sealed()
     wires = reference_witness(circuit, X, SALT, CTX)

@@ -18,8 +18,9 @@ from sitsedge.compiler.quantiser.formats import FAST_BITS
 from sitsedge.compiler.quantiser.search import QuantisedGraph, quantise_graph
 from tests.sitsedge.compiler.quantiser.float_nets import CASES, Case, Net, case, normalised
 
-RMS = {"branches": 0.03, "cnn_2d_residual": 0.03}
-"""Largest root-mean-square error of unseen rows by case, as a share of the output's span; 0.005 for the others."""
+RMS = {"branches": 0.04, "cnn_2d_residual": 0.04}
+"""Largest root-mean-square error of unseen rows by case, as a share of the output's span: twice the goal, because
+300 rows say little about layers of a hundred inputs; 0.005 for the others."""
 
 GOALS = {"cnn_2d_residual": Goal(0.02, 0.1), "branches": Goal(0.02, 0.1)}
 """Coarser where the search would otherwise widen value after value."""
