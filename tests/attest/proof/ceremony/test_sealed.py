@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from attest.proof import Curve, NativeVerifier, ceremony, key_hash
 from attest.proof.ceremony_folder import CeremonyFolder
 from attest.proof.sealed import Salt
@@ -12,6 +14,7 @@ from attest.proof.sealed.prover import SealedProver, verify_sealed
 from tests.attest.proof.sealed.cases import CTX, SALT, X, model, sealed
 
 
+@pytest.mark.parametrize("curve", [Curve.BN254, pytest.param(Curve.BLS12_381, marks=pytest.mark.slow)])
 def test_sealed_proofs_under_keys_of_a_ceremony(curve: Curve, tmp_path: Path) -> None:
     circuit = encode(sealed(curve))
     ceremony.new_phase1(tmp_path / "phase1", curve=curve, power=ceremony.power_for(circuit))
