@@ -29,9 +29,15 @@ def affine_folding(graph: FloatGraph) -> FloatGraph:
 
 def _into_producer(work: Rewrite, node: Affine) -> None:
     before = work.producer(node)
-    if not isinstance(before, Dense | Conv | Affine) or before.activation != "none" or not work.once(before):
+    if not isinstance(before, Dense | Conv | Affine) or not work.once(before):
         return
-    _replaced(work, node, _scaled(before, node.factor, node.offset))
+    made = _scaled(before, node.factor, node.offset)
+    if before.activation == "none":
+        _replaced(work, node, made)
+    elif node.activation == "none" and np.ptp(node.factor) == 0.0 and np.ptp(node.offset) == 0.0 and node.factor[0]:
+        # Limits are the same for all channels, so they move along where the map is, too; a negative one swaps them.
+        moved = sorted(float(bound * node.factor[0] + node.offset[0]) for bound in (before.low, before.high))
+        _replaced(work, replace(node, low=moved[0], high=moved[1]), made)
 
 
 def _scaled(layer: Dense | Conv | Affine, factor: Floats, offset: Floats) -> Dense | Conv | Affine:

@@ -52,6 +52,23 @@ def test_label_of_a_classifier_is_left_out_and_said_so(name: str) -> None:
     assert counts["dead code"] < counts["file"]
 
 
+@pytest.mark.parametrize("name", ["torch-mlp", "torch-mlp-unfolded"])
+def test_normalisation_and_batch_norm_of_pytorch_vanish(name: str) -> None:
+    network = import_onnx(EXPORTS / f"{name}.onnx")
+    assert network.sizes == (6, 12, 8, 2)
+    assert [layer.activation for layer in network.layers] == ["relu", "clamp", "none"]
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("torch-cnn-2d")])
+def test_convolution_network_of_pytorch_keeps_no_affine_map(name: str) -> None:
+    graph, _ = simplify(import_graph(EXPORTS / f"{name}.onnx").graph)
+    counts = dict(graph.counts())
+    assert counts["Conv"] == 8
+    assert counts["Function"] == 3
+    assert counts["Sum"] == 2
+    assert {"Affine", "Clamp", "Product"}.isdisjoint(counts)
+
+
 def test_files_are_valid_onnx() -> None:
     assert len(NAMES) >= 8
     for name in NAMES:
