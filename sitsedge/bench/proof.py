@@ -22,7 +22,7 @@ from sitsedge.compiler.reference import IntegerModel
 from sitsedge.errors import SitsError
 
 CURVES: Final = tuple(curve.text for curve in Curve)
-THREADS: Final = (1,)
+THREADS: Final = (1, 2)
 COUNT: Final = 50
 COUNT_MIN: Final = 3
 COUNT_MAX: Final = 100_000

@@ -12,7 +12,7 @@ from sitsedge.bench.networks import NETWORKS, parse_widths
 from sitsedge.bench.proof import COUNT, COUNT_MAX, COUNT_MIN, CURVES, THREADS, Row, measure_all
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, note, reported
 
-THREADS_MAX = 64
+THREADS_MAX = 8  # what the core takes
 
 NetworksOption = Annotated[str, typer.Option("--networks", help="layer widths, comma between networks")]
 CurvesOption = Annotated[str, typer.Option("--curves", help="bn254, bls12-381")]

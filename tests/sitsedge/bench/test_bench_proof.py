@@ -30,11 +30,11 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 
 def test_json_is_a_list_of_rows_with_exactly_these_members() -> None:
-    code, out, _ = run("--networks", SMALL, "--threads", "1", "--count", "3", "--output", "json")
+    code, out, _ = run("--networks", SMALL, "--threads", "1,2", "--count", "3", "--output", "json")
     assert code == 0
     rows = json.loads(out)
     assert [list(row) for row in rows] == [KEYS] * len(rows)
-    expected = [(SMALL, curve, kernel, n) for curve in CURVES for kernel in kernels(curve) for n in (1,)]
+    expected = [(SMALL, curve, kernel, n) for curve in CURVES for kernel in kernels(curve) for n in (1, 2)]
     assert [(row["network"], row["curve"], row["kernel"], row["threads"]) for row in rows] == expected
     for row in rows:
         assert 0 < row["prove_cpu_ms_min"] <= row["prove_cpu_ms_median"]
@@ -65,7 +65,7 @@ def test_the_table_is_for_people() -> None:
         ["--curves", "bn128"],
         ["--kernels", "avx2"],
         ["--threads", "0"],
-        ["--threads", "65"],
+        ["--threads", "9"],
         ["--threads", "two"],
         ["--count", "2"],
         ["--count", "100001"],
