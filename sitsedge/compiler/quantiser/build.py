@@ -29,7 +29,7 @@ from sitsedge.compiler.graph.intervals import ValueBounds, node_bounds, prove
 from sitsedge.compiler.graph.reference import compute
 from sitsedge.compiler.quantiser.factors import shared_factors
 from sitsedge.compiler.quantiser.formats import Format, Problem, Value, powers_of_two
-from sitsedge.compiler.quantiser.weighted import Fits, make_weighted
+from sitsedge.compiler.quantiser.weighted import Fits, least_factor, make_weighted
 from sitsedge.compiler.reference import INT16_MAX, INT32_MAX, INT32_MIN, Ints
 
 SLOPE_ERROR = 2.0**-9
@@ -42,7 +42,7 @@ class Trial:
 
     problem: Problem
     formats: Mapping[str, Format]
-    factors: Mapping[str, float]
+    factors: dict[str, float]
     fits: Fits
     nodes: list[ig.Node] = field(default_factory=list)
     values: dict[str, Value] = field(default_factory=dict)
@@ -133,12 +133,13 @@ def _weighted(trial: Trial, node: Dense | Conv | Affine) -> None:
     """The node itself, or, for an Affine of a flat value, the same over a value of one position per channel."""
     problem = trial.problem
     source = node.inputs[0]
-    single = trial.factors.get(node.name)
+    last = node.name == problem.graph.output
     factors = problem.freedom.fixed.get(node.name)
     if factors is not None:
         factors = factors.reshape(factors.shape[0], -1)[:, 0]
-    elif single is not None:
-        factors = np.full(node.shape[0], single)
+    elif node.name in trial.factors:
+        _coarsen(trial, node, least_factor(node, trial.values[source]))
+        factors = np.full(node.shape[0], trial.factors[node.name])
     flat = isinstance(node, Affine) and len(node.shape) == 1
     if flat:
         size = node.shape[0]
@@ -147,21 +148,33 @@ def _weighted(trial: Trial, node: Dense | Conv | Affine) -> None:
         trial.add(columns, trial.values[node.inputs[0]].real[:, None])
     made, real = make_weighted(
         node,
-        f"{node.name}.each" if flat else node.name,
+        f"{node.name}.each" if flat and not last else node.name,
         source,
         replace(trial.values[source], counts=trial.values[source].counts[problem.fitted]),
         format_=trial.formats[node.name],
         factors=factors,
         sums=problem.sums[node.name][problem.fitted],
         first=source == problem.source.name,
-        last=node.name == problem.graph.output,
+        last=last,
         fits=trial.fits,
     )
     wide = (-1, *(1,) * (len(trial.shapes[source]) - 1)) if not isinstance(node, Dense) else (-1,)
     trial.add(made, real.reshape(wide))
-    if flat:
+    if flat and not last:
         back = ig.Select.make(node.name, made.name, indices=np.arange(size), shape=(size,))
         trial.add(back, real)
+
+
+def _coarsen(trial: Trial, node: Node, least: float) -> None:
+    """Doubles the factors of a node's grid until weights can reach them, while no value has been made with them."""
+    bound = trial.problem.freedom
+    grid = bound.grid[bound.lock[node.name]]
+    members = [name for name, lock in bound.lock.items() if bound.grid[lock] == grid and name in trial.factors]
+    if trial.factors[node.name] >= least or any(name in trial.values or name in bound.fixed for name in members):
+        return
+    doublings = int(np.ceil(np.log2(least / trial.factors[node.name])))
+    for name in members:
+        trial.factors[name] *= 2.0**doublings
 
 
 def saturation(format_: Format, bounds: ValueBounds, *, last: bool) -> int:

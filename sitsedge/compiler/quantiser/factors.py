@@ -16,6 +16,10 @@ USEFUL: Mapping[str, float] = {"sigmoid": 8.0, "tanh": 4.5}
 """Arguments beyond which a function moves by less than 4·10^-4: a table need not reach further."""
 
 
+STEPS_MAX = 12
+"""Largest spread of a grid's powers of two: what is added to values 4,096 times coarser need not be finer."""
+
+
 def shared_factors(problem: Problem, formats: Mapping[str, Format]) -> dict[str, float]:
     """Physical value of a count for every node whose factors are one (level ``SINGLE``), by node."""
     bound = problem.freedom
@@ -38,12 +42,19 @@ def shared_factors(problem: Problem, formats: Mapping[str, Format]) -> dict[str,
         base[grid] = min(base.get(grid, math.inf), factor if factor > 0.0 else math.inf)
     for lock, factor in given.items():
         base[bound.grid[lock]] = factor
+    exponents: dict[str, int] = {}
+    for lock, factor in natural.items():
+        start = base[bound.grid[lock]]
+        exponents[lock] = _steps(factor / start) if math.isfinite(start) else 0
+    for lock in given:
+        exponents[lock] = 0
+    coarsest = {grid: max(e for lock, e in exponents.items() if bound.grid[lock] == grid) for grid in base}
     chosen = {}
     for name in singles:
         lock = bound.lock[name]
-        start = base[bound.grid[lock]]
-        start = start if math.isfinite(start) else 1.0
-        chosen[name] = given.get(lock, start * 2.0 ** _steps(natural[lock] / start))
+        grid = bound.grid[lock]
+        exponent = exponents[lock] if lock in given else max(exponents[lock], coarsest[grid] - STEPS_MAX)
+        chosen[name] = (base[grid] if math.isfinite(base[grid]) else 1.0) * 2.0**exponent
     return chosen
 
 

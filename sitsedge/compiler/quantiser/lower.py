@@ -16,6 +16,7 @@ from sitsedge.compiler.graph.float_graph import (
     Affine,
     ArgMax,
     Clamp,
+    Concat,
     FloatGraph,
     Function,
     Leaky,
@@ -28,19 +29,22 @@ from sitsedge.compiler.graph.float_graph import (
 
 RANK_MAX = 3
 
+PASSING = (MaxPool, Leaky, Select, Concat)
+"""Nodes whose result keeps the physical value of a count of what they read."""
+
 
 def lower(graph: FloatGraph, *, class_output: bool) -> FloatGraph:
     """``class_output``: the limits file declares the output as a class index. Raises ``QuantiseError``."""
     nodes: list[Node] = [graph.input]
+    by_name: dict[str, Node] = {graph.input.name: graph.input}
     made = {graph.input.name: graph.input.name}
     for node in graph.nodes[1:]:
         renamed = replace(node, inputs=tuple(made[name] for name in node.inputs))
-        lowered = _lower_node(renamed, {n.name: n for n in nodes}, class_output=class_output)
+        lowered = _lower_node(renamed, by_name, class_output=class_output)
         nodes += lowered
+        by_name.update((new.name, new) for new in lowered)
         made[node.name] = lowered[-1].name if lowered else renamed.inputs[0]
-    output = made[graph.output]
-    by_name = {node.name: node for node in nodes}
-    last = by_name[output]
+    last = by_name[made[graph.output]]
     while isinstance(last, Select) and np.array_equal(last.indices.reshape(-1), np.arange(last.size)):
         # Outputs leave as a flat list, so a last reshape says nothing.
         if last.size != by_name[last.inputs[0]].size:
@@ -50,9 +54,33 @@ def lower(graph: FloatGraph, *, class_output: bool) -> FloatGraph:
         raise QuantiseError(
             "no-layer", found="a graph that only hands its input on", expected="at least one layer with weights"
         )
-    lowered_graph = replace(graph, nodes=live(tuple(nodes), last.name), output=last.name)
-    _check(lowered_graph)
-    return lowered_graph
+    found = replace(graph, nodes=live(tuple(nodes), last.name), output=last.name)
+    found = replace(found, nodes=_own_arguments(found))
+    _check(found)
+    return found
+
+
+def _own_arguments(graph: FloatGraph) -> tuple[Node, ...]:
+    """Gives a table's argument a value of its own where something else reads it too.
+
+    An argument saturates where its table ends and has few bits; other readers must not suffer from either.
+    """
+    by_name, uses = graph.by_name(), graph.uses()
+
+    def shared(name: str) -> bool:
+        node = by_name[name]
+        passes = isinstance(node, PASSING)
+        return uses[name] > 1 or (passes and any(shared(source) for source in node.inputs))
+
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if isinstance(node, Function) and shared(node.inputs[0]):
+            before = by_name[node.inputs[0]]
+            own = Clamp(name=f"{node.name}.argument", inputs=node.inputs, shape=before.shape, origin=node.origin)
+            nodes += [own, replace(node, inputs=(own.name,))]
+        else:
+            nodes.append(node)
+    return tuple(nodes)
 
 
 def live(nodes: tuple[Node, ...], output: str) -> tuple[Node, ...]:

@@ -13,6 +13,7 @@ take them; otherwise a last multiplication is added.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,13 +35,11 @@ from sitsedge.compiler.graph.float_graph import (
     Select,
     Sum,
 )
-from sitsedge.compiler.quantiser.lower import live
+from sitsedge.compiler.quantiser.lower import PASSING, live
+from sitsedge.compiler.reference import INT16_MAX
 
 FREE, CHANNEL, SINGLE = 0, 1, 2
 """How many factors the readers of a value allow: one per element, one per channel, one."""
-
-PASSING = (MaxPool, Leaky, Select, Concat)
-"""Nodes whose result keeps the factors of what they read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,14 +188,18 @@ def identity(name: str, source: Node) -> Affine:
     )  # fmt: skip
 
 
-def give_back(graph: FloatGraph, scales: Floats) -> tuple[FloatGraph, dict[str, Floats]]:
-    """The graph and the factors of the nodes that compute the output, from the limits file's ``scales`` (outputs,)."""
+def give_back(graph: FloatGraph, scales: Floats, largest: Mapping[str, Floats]) -> tuple[FloatGraph, dict[str, Floats]]:
+    """The graph and the factors of the nodes that compute the output, from the limits file's ``scales`` (outputs,).
+
+    ``largest`` gives the largest magnitude of every element of every value: counts that only the output may have,
+    because they leave int16, are left to a last multiplication.
+    """
     by_name = graph.by_name()
     output = by_name[graph.output]
     if isinstance(output, ArgMax):
         return graph, {}
     wanted = _handed_back(graph, scales.reshape(output.shape))
-    if wanted is not None and _possible(graph, wanted):
+    if wanted is not None and _possible(graph, wanted, largest):
         return graph, wanted
     flat = Select(
         name=f"{output.name}.listed", inputs=(output.name,), shape=(output.size,), indices=np.arange(output.size)
@@ -206,13 +209,15 @@ def give_back(graph: FloatGraph, scales: Floats) -> tuple[FloatGraph, dict[str, 
     return replace(graph, nodes=nodes, output=scaled.name), {scaled.name: scales}
 
 
-def _possible(graph: FloatGraph, wanted: dict[str, Floats]) -> bool:
+def _possible(graph: FloatGraph, wanted: dict[str, Floats], largest: Mapping[str, Floats]) -> bool:
     """Whether every node can compute the counts wanted of it, and no two demands meet in one grid."""
     by_name = graph.by_name()
     bound = freedom(graph, wanted)
     single: dict[str, float] = {}
     for name, factors in wanted.items():
-        if not _takes(by_name[name], factors):
+        wide = bool(np.any(largest[name] > factors * INT16_MAX))
+        alone = name == graph.output and not isinstance(by_name[name], Function)
+        if not _takes(by_name[name], factors) or (wide and not alone):
             return False
         if bound.level[name] == SINGLE:
             grid = bound.grid[bound.lock[name]]

@@ -225,11 +225,14 @@ def pose(graph: FloatGraph, scales: Scales, counts: Ints, raw: Floats, *, class_
     real = scales.inputs.reshape(shape)
     lowered = adapt_input(lowered, real)
     is_class = lowered.by_name()[lowered.output].kind == "ArgMax"
-    finished, fixed = give_back(lowered, scales.outputs)
-    bound = freedom(finished, fixed)
-    keep = _thinned(len(raw), sum(node.size for node in finished.nodes))
+    keep = _thinned(len(raw), sum(node.size for node in lowered.nodes))
     rows = raw[keep].reshape(-1, *shape)
-    values = run_all(finished, rows)
+    values = run_all(lowered, rows)
+    largest = {name: np.abs(value).max(axis=0) for name, value in values.items()}
+    finished, fixed = give_back(lowered, scales.outputs, largest)
+    if finished is not lowered:
+        values = run_all(finished, rows)
+    bound = freedom(finished, fixed)
     unlimited = {
         node.name: run_node(replace(node, low=-np.inf, high=np.inf), [values[name] for name in node.inputs])
         for node in finished.nodes
@@ -281,7 +284,8 @@ def trial(problem: Problem, formats: Mapping[str, Format], goal: Goal, fits: Fit
         if name in problem.values and name != problem.source.name:
             wanted = problem.values[name]
             spread = float(wanted.std())
-            missed = float(np.sqrt(((value.counts * value.real - wanted) ** 2).mean()))
+            shown = (value.counts * value.real).reshape(wanted.shape)
+            missed = float(np.sqrt(((shown - wanted) ** 2).mean()))
             layers[name] = missed / spread if spread > 0 else missed
     bounds = {name: value.bounds for name, value in made.values.items()}
     meets = rms <= goal.rms and peak <= goal.peak

@@ -89,6 +89,14 @@ def make_weighted(
     return _node(node, name, source, layer, weights, bias, scaled, shift=shift, low=low, high=high), real
 
 
+def least_factor(node: Dense | Conv | Affine, value: Value) -> float:
+    """Finest physical value of a count that weights can reach behind ``value``, all sources shifted up."""
+    shape = tuple(value.counts.shape[1:])
+    layer = as_layer(node, shape[:1] if isinstance(node, Affine) and len(node.shape) == 1 else shape)
+    largest = float(np.abs(_per_count(layer, value, np.zeros(layer.source[0], np.int64))).max())
+    return largest / (WEIGHT_MAX * 2.0 ** (IN_SHIFT_MAX - 1))
+
+
 def _scale(
     layer: Layer,
     value: Value,
