@@ -118,7 +118,7 @@ class Groth16Prover:
 
     @property
     def work_bytes(self) -> int:
-        """Memory proofs work in, kept between them; final after the first two. Nothing else is allocated per proof."""
+        """Memory proofs work in, kept between them; final after the first two (an open circuit allocates no more)."""
         return self._native.work_bytes
 
     def prove(self, inputs: Sequence[int], ctx: bytes) -> ProvenInference:
