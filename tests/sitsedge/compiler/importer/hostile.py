@@ -189,7 +189,7 @@ weights("external-link", "tensor-external", external("link.bin"))
 weights("external-pipe", "tensor-external", external("pipe.bin"))
 
 # Operators
-for kind in ("LSTM", "Resize", "LayerNormalization", "Erf", "Pow", "NoSuchOperator"):
+for kind in ("LSTM", "Resize", "LayerNormalization", "Mish", "Pow", "NoSuchOperator"):
     net(f"unsupported-{kind.lower()}", "unsupported-operator", "N", 3, operator=kind)(lambda n, k=kind: n.op(k, "x"))
 net("foreign-domain", "unsupported-operator", "N", 3, operator="Relu")(
     lambda n: n.op("Relu", "x", domain="com.example")
