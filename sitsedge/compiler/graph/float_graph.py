@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Shape = tuple[int, ...]
 
-FUNCTIONS = ("sigmoid", "tanh", "hard-sigmoid", "hard-swish", "silu", "elu", "softplus", "gelu", "gelu-tanh")
+FUNCTIONS = ("sigmoid", "tanh", "hard-sigmoid", "hard-swish", "silu", "elu", "softplus", "gelu", "gelu-tanh", "erf")
 """Kinds of ``Function``, each one number to one number; back ends see them as exact integer tables only."""
 
 

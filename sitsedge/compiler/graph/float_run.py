@@ -128,6 +128,8 @@ def apply_function(function: str, parameters: tuple[float, ...], x: Floats) -> F
             return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
         case "gelu":
             return np.asarray(0.5 * x * (1.0 + _ERF(x * _SQRT_HALF)), np.float64)
+        case "erf":
+            return np.asarray(_ERF(x), np.float64)
         case "gelu-tanh":
             return np.asarray(0.5 * x * (1.0 + np.tanh(_GELU_TANH * (x + 0.044715 * x**3))), np.float64)
     raise AssertionError(f"function {function}")

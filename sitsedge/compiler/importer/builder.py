@@ -28,6 +28,7 @@ from sitsedge.compiler.graph.float_graph import (
     Sum,
 )
 from sitsedge.compiler.importer.limits import (
+    ELEMENTS_MAX,
     INDICES_MAX,
     MACS_MAX,
     PARAMETERS_MAX,
@@ -83,6 +84,7 @@ class Builder:
     _names: set[str] = field(default_factory=set)
     _parameters: int = 0
     _indices: int = 0
+    _elements: int = 0
     _macs: int = 0
 
     def reserve(self, names: list[str]) -> None:
@@ -102,6 +104,8 @@ class Builder:
         if not node.shape or min(node.shape) < 1 or len(node.shape) > RANK_MAX:
             raise refuse("node-shape", f"a result of shape {list(node.shape)}", f"1 to {RANK_MAX} dimensions, none 0")
         require(node.size, VALUE_ELEMENTS_MAX, "elements of one value", "use a smaller input")
+        self._elements += node.size
+        require(self._elements, ELEMENTS_MAX, "elements of all values together", "use a smaller input or network")
         self.nodes.append(node)
         return node
 
@@ -195,6 +199,10 @@ class Builder:
     def _affine(self, x: Data, factor: Floats, offset: Floats) -> Data:
         self._count(factor, offset, macs=x.size)
         return self.unary(x, Affine, factor=factor, offset=offset)
+
+    def work(self, operations: int) -> None:
+        """Count comparisons of a pooling with the multiplications."""
+        self._count(macs=operations)
 
     def _count(self, *constants: Floats, macs: int) -> None:
         for constant in constants:

@@ -34,6 +34,10 @@ RANK_MAX = 6
 VALUE_ELEMENTS_MAX = 1 << 22
 """Most elements of one value: the largest of ResNet-18 at 224 × 224 has 0.8 million."""
 
+ELEMENTS_MAX = 1 << 27
+"""Most elements of all values of a graph together, 1 GB as float64 if all had to live at once; MobileNetV2 at
+224 × 224 has 20 million before the passes."""
+
 INDICES_MAX = 1 << 24
 """Most elements of all reshapes, transposes and slices together, 128 MB of indices."""
 

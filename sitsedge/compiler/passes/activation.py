@@ -51,7 +51,7 @@ def limit_fusion(graph: FloatGraph) -> FloatGraph:
 
 
 def function_fusion(graph: FloatGraph) -> FloatGraph:
-    """``x·sigmoid(x)`` is silu, ``x·clip(x/6 + 1/2, 0, 1)`` in any of its spellings is hard-swish."""
+    """``x·sigmoid(x)`` is silu, ``x·clip(x/6 + 1/2, 0, 1)`` in any of its spellings hard-swish, with erf it is gelu."""
     work = Rewrite(graph)
     for name in list(work.nodes):
         node = work.nodes.get(name)
@@ -104,6 +104,9 @@ def _gate(work: Rewrite, x: str, gate: Node) -> tuple[str, float] | None:
         gate = work.producer(gate)
     if len(chain) == 1 and isinstance(chain[0], Function) and chain[0].function == "sigmoid":
         return "silu", 1.0
+    doubled = _erf_gate(chain[::-1])
+    if doubled is not None:
+        return "gelu", 2.0 * doubled
     ramp: _Ramp | None = _Ramp()
     for step in reversed(chain):
         ramp = None if ramp is None else _step(ramp, step)
@@ -114,6 +117,31 @@ def _gate(work: Rewrite, x: str, gate: Node) -> tuple[str, float] | None:
         return None
     factor = ramp.scale * ramp.top
     return "hard-swish", 1.0 if math.isclose(factor, 1.0, rel_tol=RELATIVE) else factor
+
+
+def _erf_gate(steps: list[Node]) -> float | None:
+    """c where the steps from x make ``c·(1 + erf(x/√2))``, as frameworks write Gelu before opset 20."""
+    if len(steps) < 3 or not (isinstance(steps[1], Function) and steps[1].function == "erf"):
+        return None
+    inner, scale = _uniform(steps[0]), 1.0
+    outer = _uniform(steps[2])
+    if inner is None or outer is None or inner[1] != 0.0 or not math.isclose(outer[0], outer[1], rel_tol=RELATIVE):
+        return None
+    for step in steps[3:]:
+        more = _uniform(step)
+        if more is None or more[1] != 0.0:
+            return None
+        scale *= more[0]
+    return outer[0] * scale if math.isclose(inner[0], math.sqrt(0.5), rel_tol=RELATIVE) else None
+
+
+def _uniform(node: Node) -> tuple[float, float] | None:
+    """Factor and offset of an affine map that is the same for all channels and has no limits."""
+    if not isinstance(node, Affine) or node.activation != "none":
+        return None
+    if np.any(node.factor != node.factor[0]) or np.any(node.offset != node.offset[0]):
+        return None
+    return float(node.factor[0]), float(node.offset[0])
 
 
 def _step(ramp: _Ramp, node: Node) -> _Ramp | None:

@@ -146,6 +146,10 @@ def gelu(call: Call) -> Data:
     return call.builder.function(call.data(), "gelu" if approximate == "none" else "gelu-tanh")
 
 
+def erf(call: Call) -> Data:
+    return call.builder.function(call.data(), "erf")
+
+
 def hard_sigmoid(call: Call) -> Data:
     return call.builder.function(call.data(), "hard-sigmoid", call.number("alpha", 0.2), call.number("beta", 0.5))
 

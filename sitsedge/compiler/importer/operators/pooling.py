@@ -28,6 +28,7 @@ def max_pool(call: Call) -> Data:
 def _max_pool(call: Call, x: Data, kernel: Shape, strides: Shape, pads: Shape, dilations: Shape) -> Data:
     b = call.builder
     shape = (x.shape[1], *window_space(x.shape[1], x.shape[2:], kernel, strides, pads, dilations))
+    b.work(math.prod(shape) * math.prod(kernel))
     node = MaxPool(
         name=b.fresh(),
         inputs=(x.name,),

@@ -189,7 +189,7 @@ weights("external-link", "tensor-external", external("link.bin"))
 weights("external-pipe", "tensor-external", external("pipe.bin"))
 
 # Operators
-for kind in ("LSTM", "Resize", "LayerNormalization", "Erf", "Pow", "NoSuchOperator"):
+for kind in ("LSTM", "Resize", "LayerNormalization", "Mish", "Pow", "NoSuchOperator"):
     net(f"unsupported-{kind.lower()}", "unsupported-operator", "N", 3, operator=kind)(lambda n, k=kind: n.op(k, "x"))
 net("foreign-domain", "unsupported-operator", "N", 3, operator="Relu")(
     lambda n: n.op("Relu", "x", domain="com.example")
@@ -262,6 +262,23 @@ net("broadcast-bomb", "oversize", "N", 3, operator="Mul")(
 net("value-bomb", "oversize", "N", 1 << 12, 1, operator="Add")(
     lambda n: n.op("Add", "x", n.const(np.ones((1, 1 << 12))))
 )
+
+
+@net("value-flood", "oversize", "N", 1 << 11, 1, operator="Relu")
+def _(n: Net) -> str:
+    """Forty values of four million elements, all of them needed at the end."""
+    x = n.op("Expand", "x", n.ints(1, 1 << 11, 1 << 11))
+    return n.op("Sum", *(n.op("Relu", x) for _ in range(40)))
+
+
+@net("comparison-flood", "oversize", "N", 1, 500, 500, operator="MaxPool")
+def _(n: Net) -> str:
+    x = "x"
+    for _ in range(400):
+        x = n.op("MaxPool", x, kernel_shape=[7, 7], pads=[3] * 4)
+    return x
+
+
 net("gather-outside", "node-shape", "N", 3, operator="Gather")(lambda n: n.op("Gather", "x", n.ints(3), axis=1))
 net("axis-outside", "node-shape", "N", 3, operator="Gather")(lambda n: n.op("Gather", "x", n.ints(0), axis=2))
 net("transpose-twice", "attribute", "N", 3, operator="Transpose")(lambda n: n.op("Transpose", "x", perm=[0, 0]))

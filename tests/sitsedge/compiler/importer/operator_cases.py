@@ -47,6 +47,7 @@ unary("hard-sigmoid-set", "HardSigmoid", *VECTOR, alpha=0.3, beta=0.4)
 unary("elu", "Elu", *VECTOR, alpha=0.7)
 unary("gelu", "Gelu", *VECTOR, opset=20)
 unary("gelu-tanh", "Gelu", *VECTOR, opset=20, approximate="tanh")
+unary("erf", "Erf", *VECTOR)
 unary("clip-6", "Clip", *VECTOR, opset=9, min=-0.5, max=0.75)
 case("clip", *VECTOR)(lambda n: n.op("Clip", "x", n.const(-0.5), n.const(0.75)))
 case("clip-high-only", *VECTOR)(lambda n: n.op("Clip", "x", "", n.const(0.75)))
@@ -188,6 +189,20 @@ def _(net: Net) -> str:
 @case("hard-swish-by-hard-sigmoid", *VECTOR)
 def _(net: Net) -> str:
     return net.op("Mul", net.op("HardSigmoid", "x", alpha=1 / 6, beta=0.5), "x")
+
+
+@case("gelu-decomposed", *PICTURE)
+def _(net: Net) -> str:
+    """As PyTorch writes it before opset 20."""
+    x = net.op("Conv", "x", net.const(draw(3, 4, 3, 3)))
+    gate = net.op("Add", net.op("Erf", net.op("Div", x, net.const(2**0.5))), net.const(1.0))
+    return net.op("Mul", net.op("Mul", x, gate), net.const(0.5))
+
+
+@case("gelu-gate-halved", *VECTOR)
+def _(net: Net) -> str:
+    gate = net.op("Add", net.op("Erf", net.op("Mul", "x", net.const(0.5**0.5))), net.const(1.0))
+    return net.op("Mul", net.op("Mul", gate, net.const(0.5)), "x")
 
 
 @case("silu", *VECTOR)

@@ -45,7 +45,15 @@ def test_every_function_is_reached() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["hard-swish-decomposed", "hard-swish-gate-scaled", "hard-swish-by-hard-sigmoid", "silu"]
+    "name",
+    [
+        "hard-swish-decomposed",
+        "hard-swish-gate-scaled",
+        "hard-swish-by-hard-sigmoid",
+        "silu",
+        "gelu-decomposed",
+        "gelu-gate-halved",
+    ],
 )
 def test_decomposed_activations_become_one_function(name: str) -> None:
     graph, _ = simplify(import_graph_bytes(CASES[name]).graph)

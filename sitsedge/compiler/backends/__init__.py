@@ -1,0 +1,1 @@
+"""Back ends: each takes an integer graph and knows nothing of floats."""
