@@ -106,7 +106,7 @@ def accumulate(node: Dense | Conv, x: Ints) -> Ints:
 def weighted_sums(node: Dense | Conv, weights: Ints, x: Ints) -> Ints:
     """Σ w·x of every output element with ``weights`` in place of the node's own (same shape)."""
     if isinstance(node, Dense):
-        return products(weights, x[..., None])[..., 0]
+        return products(x, weights.T)
     return _slide(node, weights, x)
 
 

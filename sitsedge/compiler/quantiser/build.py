@@ -28,7 +28,8 @@ from sitsedge.compiler.graph.float_run import apply_function
 from sitsedge.compiler.graph.intervals import ValueBounds, node_bounds, prove
 from sitsedge.compiler.graph.reference import compute
 from sitsedge.compiler.quantiser.factors import shared_factors
-from sitsedge.compiler.quantiser.formats import Format, Problem, Value, powers_of_two
+from sitsedge.compiler.quantiser.formats import Format, Value, powers_of_two
+from sitsedge.compiler.quantiser.problem import Problem
 from sitsedge.compiler.quantiser.weighted import Fits, least_factor, make_weighted
 from sitsedge.compiler.reference import INT16_MAX, INT32_MAX, INT32_MIN, Ints
 

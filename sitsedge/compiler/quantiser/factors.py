@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from sitsedge.compiler.graph.float_graph import Function
-from sitsedge.compiler.quantiser.formats import Format, Problem
+from sitsedge.compiler.quantiser.formats import Format
+from sitsedge.compiler.quantiser.problem import Problem
 from sitsedge.compiler.quantiser.ranges import reach
 from sitsedge.compiler.quantiser.scales import SINGLE
 

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sitsedge.compiler.graph.float_graph import FloatGraph, Floats
-from sitsedge.compiler.graph.integer_graph import Input
+from sitsedge.compiler.graph.float_graph import Floats
 from sitsedge.compiler.graph.intervals import ValueBounds
-from sitsedge.compiler.quantiser.scales import Freedom
 from sitsedge.compiler.reference import Ints
 
 TABLE_BITS_MAX = 11
@@ -40,31 +38,6 @@ class Value:
     counts: Ints
     bounds: ValueBounds
     real: Floats
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Problem:
-    """What does not depend on the formats: lowered graph, freedom of its scales, calibration rows through it.
-
-    ``values`` are the float values of every node, ``sums`` those of weighted nodes and sums before their limits, each
-    (rows, *shape). ``fitted`` are the rows that ranges and weights come from; trials are judged on all of them.
-    ``counts`` (rows, inputs) and ``real`` (input's shape) describe the input; ``outputs`` and ``span`` (outputs,) the
-    float result, ``scales`` its physical units per count.
-    """
-
-    graph: FloatGraph
-    freedom: Freedom
-    source: Input
-    counts: Ints
-    fitted: Ints
-    real: Floats
-    values: dict[str, Floats]
-    sums: dict[str, Floats]
-    outputs: Floats
-    span: Floats
-    scales: Floats
-    table_fed: frozenset[str]
-    is_class: bool
 
 
 def powers_of_two(ratio: float) -> int:

@@ -93,12 +93,7 @@ def live(nodes: tuple[Node, ...], output: str) -> tuple[Node, ...]:
 
 
 def _lower_node(node: Node, known: dict[str, Node], *, class_output: bool) -> list[Node]:
-    if isinstance(node, Leaky) and node.slope < 0.0:
-        raise QuantiseError(
-            "unsupported",
-            found=f"a negative slope of {node.slope:g} ({node.origin or node.name})",
-            expected="a slope of at least 0",
-        )
+    _refuse_unsupported(node)
     match node:
         case Clamp():
             if node.activation == "none":
@@ -131,24 +126,34 @@ def _lower_node(node: Node, known: dict[str, Node], *, class_output: bool) -> li
                 indices = before.indices.reshape(-1)[node.indices]
                 return [replace(node, inputs=before.inputs, indices=indices)]
             return [node]
-        case MaxPool():
-            if any(d != 1 for d in node.dilations):
-                raise QuantiseError(
-                    "unsupported",
-                    found=f"max pooling with dilations {node.dilations} ({node.origin or node.name})",
-                    expected="windows of neighbours",
-                    hint="use a stride or a larger kernel in place of the dilation",
-                )
+        case _:
             return [node]
+
+
+def _refuse_unsupported(node: Node) -> None:
+    """What has no integer form; raises ``QuantiseError`` naming the ONNX node it comes from."""
+    where = node.origin or node.name
+    match node:
+        case Leaky() if node.slope < 0.0:
+            raise QuantiseError(
+                "unsupported", found=f"a negative slope of {node.slope:g} ({where})", expected="a slope of at least 0"
+            )
+        case MaxPool() if any(d != 1 for d in node.dilations):
+            raise QuantiseError(
+                "unsupported",
+                found=f"max pooling with dilations {node.dilations} ({where})",
+                expected="windows of neighbours",
+                hint="use a stride or a larger kernel in place of the dilation",
+            )
         case Product():
             raise QuantiseError(
                 "unsupported",
-                found=f"a product of two computed values ({node.origin or node.name})",
+                found=f"a product of two computed values ({where})",
                 expected="sums, or products with constants",
                 hint="replace the gate by an activation such as HardSwish, or by a sum",
             )
         case _:
-            return [node]
+            return
 
 
 def _arg_max(node: Node, before: Node) -> list[Node]:

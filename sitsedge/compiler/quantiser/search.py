@@ -18,21 +18,20 @@ import numpy as np
 
 from sitsedge.compiler.errors import QuantiseError
 from sitsedge.compiler.graph.chain import graph_of
-from sitsedge.compiler.graph.float_graph import Clamped, FloatGraph, Floats, Function
 from sitsedge.compiler.graph.float_graph import Conv as FloatConv
 from sitsedge.compiler.graph.float_graph import Dense as FloatDense
-from sitsedge.compiler.graph.float_run import run_all, run_node
-from sitsedge.compiler.graph.integer_graph import Conv, Dense, Input, IntegerGraph
+from sitsedge.compiler.graph.float_graph import FloatGraph, Floats
+from sitsedge.compiler.graph.integer_graph import Conv, Dense, IntegerGraph
 from sitsedge.compiler.graph.intervals import ValueBounds, graph_bounds
 from sitsedge.compiler.network import FloatNetwork
 from sitsedge.compiler.quantise import NEARLY_BEST, Goal, Quantised, Scales, quantise
 from sitsedge.compiler.quantiser.build import build
 from sitsedge.compiler.quantiser.chains import layer_errors, network_of
 from sitsedge.compiler.quantiser.cost import circuit_rows
-from sitsedge.compiler.quantiser.formats import FAST_BITS, TABLE_BITS_MAX, Format, Problem
-from sitsedge.compiler.quantiser.lower import lower
+from sitsedge.compiler.quantiser.formats import FAST_BITS, TABLE_BITS_MAX, Format
+from sitsedge.compiler.quantiser.problem import Problem, pose
 from sitsedge.compiler.quantiser.ranges import RULES
-from sitsedge.compiler.quantiser.scales import adapt_input, chooses, freedom, give_back, roots
+from sitsedge.compiler.quantiser.scales import chooses
 from sitsedge.compiler.quantiser.weighted import Fits
 from sitsedge.compiler.reference import Ints
 
@@ -48,14 +47,6 @@ WIDE = Format(12, saturate=False)
 
 LARGE_WORK = 1 << 28
 """Multiplications times rows above which only a few formats are tried: each trial then takes seconds."""
-
-ELEMENT_ROWS_MAX = 1 << 24
-"""Elements times rows of all values together kept in memory; more rows are thinned out evenly."""
-
-ROWS_LEAST = 4
-
-JUDGED_EVERY = 4
-"""Every fourth row takes no part in ranges and weights: values that saturate must be judged on rows not seen."""
 
 WIDENINGS_MAX = 12
 """Rounds of widening; each tries every value still narrow."""
@@ -216,55 +207,6 @@ def _narrowed(problem: Problem, start: QuantisedGraph, goal: Goal, fits: Fits) -
 def _choosing(problem: Problem) -> list[str]:
     """Values whose format is chosen: all but the input, the output and what only hands on."""
     return [node.name for node in problem.graph.nodes if chooses(node)]
-
-
-def pose(graph: FloatGraph, scales: Scales, counts: Ints, raw: Floats, *, class_output: bool) -> Problem:
-    """Everything the trials share; raises ``QuantiseError``."""
-    lowered = lower(graph, class_output=class_output)
-    shape = lowered.input.shape
-    real = scales.inputs.reshape(shape)
-    lowered = adapt_input(lowered, real)
-    is_class = lowered.by_name()[lowered.output].kind == "ArgMax"
-    keep = _thinned(len(raw), sum(node.size for node in lowered.nodes))
-    rows = raw[keep].reshape(-1, *shape)
-    values = run_all(lowered, rows)
-    largest = {name: np.abs(value).max(axis=0) for name, value in values.items()}
-    finished, fixed = give_back(lowered, scales.outputs, largest)
-    if finished is not lowered:
-        values = run_all(finished, rows)
-    bound = freedom(finished, fixed)
-    unlimited = {
-        node.name: run_node(replace(node, low=-np.inf, high=np.inf), [values[name] for name in node.inputs])
-        for node in finished.nodes
-        if isinstance(node, Clamped)
-    }
-    outputs = values[finished.output].reshape(len(rows), -1)
-    spread = outputs.max(axis=0) - outputs.min(axis=0)
-    by_name = dict(finished.by_name())
-    fed = {root for node in finished.nodes if isinstance(node, Function) for root in roots(node.inputs[0], by_name)}
-    source = Input.make(
-        lowered.input.name, shape, box_low=scales.box_low.reshape(shape), box_high=scales.box_high.reshape(shape)
-    )
-    return Problem(
-        graph=finished,
-        freedom=bound,
-        source=source,
-        counts=counts[keep],
-        fitted=np.flatnonzero(np.arange(len(keep)) % JUDGED_EVERY != JUDGED_EVERY - 1),
-        real=real,
-        values=values,
-        sums=unlimited,
-        outputs=outputs,
-        span=np.maximum(spread, scales.outputs),
-        scales=np.ones(1) if is_class else scales.outputs,
-        table_fed=frozenset(fed),
-        is_class=is_class,
-    )
-
-
-def _thinned(rows: int, size: int) -> Ints:
-    most = max(ROWS_LEAST, ELEMENT_ROWS_MAX // size)
-    return np.linspace(0, rows - 1, min(rows, most)).astype(np.int64)
 
 
 def trial(problem: Problem, formats: Mapping[str, Format], goal: Goal, fits: Fits) -> QuantisedGraph:

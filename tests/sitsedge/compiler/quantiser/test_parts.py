@@ -17,9 +17,9 @@ from sitsedge.compiler.quantiser.cost import circuit_rows
 from sitsedge.compiler.quantiser.factors import shared_factors
 from sitsedge.compiler.quantiser.formats import Format
 from sitsedge.compiler.quantiser.lower import lower
+from sitsedge.compiler.quantiser.problem import pose
 from sitsedge.compiler.quantiser.ranges import MARGIN, reach
 from sitsedge.compiler.quantiser.scales import CHANNEL, FREE, SINGLE, adapt_input, demands, freedom, give_back
-from sitsedge.compiler.quantiser.search import pose
 from sitsedge.compiler.reference import IntegerModel
 from tests.sitsedge.compiler.nets import models
 from tests.sitsedge.compiler.quantiser.float_nets import CASES, Net
