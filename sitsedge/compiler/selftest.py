@@ -22,7 +22,8 @@ from attest.proof.prover import Groth16Prover, first_unsatisfied
 from attest.proof.uniqueness import require_unique
 from attest.proof.verifier import NativeVerifier, failed_check
 from sitsedge.compiler.errors import SelfTestError
-from sitsedge.compiler.reference import IntegerModel, Ints
+from sitsedge.compiler.graph.model import Executable
+from sitsedge.compiler.reference import Ints
 from sitsedge.sandbox import Sandbox, SandboxInputError, SandboxLimits
 
 CORNERS_MAX = 256
@@ -49,7 +50,7 @@ class SelfTest:
     proof_ms: float
 
 
-def corner_rows(model: IntegerModel) -> Ints:
+def corner_rows(model: Executable) -> Ints:
     """Corners of the box: every one for up to eight inputs, else a fixed sample with the two extremes."""
     n = model.n_inputs
     if 1 << n <= CORNERS_MAX:
@@ -60,7 +61,7 @@ def corner_rows(model: IntegerModel) -> Ints:
     return np.where(picks == 1, model.box_high, model.box_low)
 
 
-def boundary_rows(model: IntegerModel, base: Ints) -> Ints:
+def boundary_rows(model: Executable, base: Ints) -> Ints:
     """Rows one count apart along each input: sums that step across requantise and ReLU boundaries."""
     rows = []
     for j in range(min(model.n_inputs, 32)):
@@ -72,7 +73,7 @@ def boundary_rows(model: IntegerModel, base: Ints) -> Ints:
 
 
 def run_selftest(
-    model: IntegerModel, *, wasm: bytes, graph: bytes, circuit: bytes, keys: tuple[bytes, bytes], rows: Ints
+    model: Executable, *, wasm: bytes, graph: bytes, circuit: bytes, keys: tuple[bytes, bytes], rows: Ints
 ) -> SelfTest:
     """Compare all artefacts; ``rows`` are calibration rows in counts, ``keys`` proving and verification key.
 
@@ -101,7 +102,7 @@ def run_selftest(
     )
 
 
-def _require_unique(model: IntegerModel, circuit: bytes) -> None:
+def _require_unique(model: Executable, circuit: bytes) -> None:
     box = [Interval(int(low), int(high)) for low, high in zip(model.box_low, model.box_high, strict=True)]
     try:
         require_unique(decode(circuit), box)
@@ -126,7 +127,7 @@ def _run_onnx(graph: bytes, rows: Ints) -> Ints:
     return np.asarray(session.run(None, {"x": rows.astype(np.int16)})[0], dtype=np.int64)
 
 
-def _run_wasm(wasm: bytes, engine: str, rows: Ints, model: IntegerModel) -> tuple[Ints, int]:
+def _run_wasm(wasm: bytes, engine: str, rows: Ints, model: Executable) -> tuple[Ints, int]:
     with Sandbox(wasm, limits=SandboxLimits(wall_ms=10_000), engine=engine) as sandbox:
         values = np.array([sandbox.infer(row) for row in rows.tolist()], dtype=np.int64)
         fuel = sandbox.fuel_used
