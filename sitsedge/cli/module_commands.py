@@ -37,6 +37,9 @@ def build_command(
         Path | None, typer.Option("--keys", help="ceremony folder with the keys (default: development keys)")
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="print node counts of each pass")] = False,
+    allow_refuted: Annotated[
+        bool, typer.Option("--allow-refuted", help="build although an input breaks a property of the limits file")
+    ] = False,
     output: Output = OutputOption,
 ) -> None:
     """Build integer graph, WASM, circuit, keys and report, check that all four agree, and sign the bundle."""
@@ -47,7 +50,17 @@ def build_command(
             note(f"no key at {key}: making a publisher key")
         ensure_key(key, key.with_suffix(".pub"), may_create=True, what="publisher")
         signer = signing_key(key)
-        result = build(model, calibration, limits, out, signer=signer, name=name, curve=chosen, ceremony=ceremony)
+        result = build(
+            model,
+            calibration,
+            limits,
+            out,
+            signer=signer,
+            name=name,
+            curve=chosen,
+            ceremony=ceremony,
+            allow_refuted=allow_refuted,
+        )
         data: dict[str, Any] = {
             "digest": result.digest,
             "path": str(result.path),
@@ -66,6 +79,8 @@ def build_command(
             print(f"  proof curve  {result.config.proof.curve}")
             print(f"  constraints  {result.config.proof.constraints}")
             print(f"  proof key    {_proof_key(result.config)}")
+            for line in property_lines(result.report["properties"]):
+                print(line)
             if explain:
                 print("\n".join(pass_lines(result.report["passes"])))
 
@@ -122,6 +137,11 @@ def pass_lines(rows: list[dict[str, Any]]) -> list[str]:
         "  pass                 nodes",
         *(f"  {row['pass']:<20} {row['total']:>5}  {text}" for row, text in zip(rows, kinds, strict=True)),
     ]
+
+
+def property_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Every property with its verdict, method and time, one line a property."""
+    return [f"  {row['verdict']:<12} {row['property']} ({row['method']}, {row['seconds']:.2f} s)" for row in rows]
 
 
 def _proof_key(config: BundleConfig) -> str:

@@ -53,3 +53,7 @@ class InputRangeError(CompileError):
 
 class SelfTestError(CompileError):
     """The artefacts of one build disagree; nothing is written."""
+
+
+class PropertyError(CompileError):
+    """An input breaks a property of the limits file; nothing is written."""

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from attest.proof.ceremony_folder import CeremonyFolder
 from attest.proof.circuit import Curve
 from attest.proof.prover import development_setup
+from sitsedge.compiler.bounds.properties import check_properties, describe, require_none_refuted
 from sitsedge.compiler.calibration import Calibration, read_calibration
 from sitsedge.compiler.circuit_emit import emit_circuit
 from sitsedge.compiler.errors import CompileError
@@ -133,17 +134,22 @@ def build(
     goal: Goal | None = None,
     curve: Curve = Curve.BN254,
     ceremony: CeremonyFolder | None = None,
+    allow_refuted: bool = False,
 ) -> BuildResult:
     """Build and sign a bundle at ``out``, which must not exist; nothing is written unless all of it is.
 
     With ``ceremony`` the keys are that ceremony's, recomputed and checked for this model's circuit; else they are
-    development keys. Raises what ``compile_model`` raises, ``SelfTestError``, ``StoreError`` (``output-exists``), and
+    development keys. A property of the limits file that an input breaks refuses the build unless ``allow_refuted``.
+    Raises what ``compile_model`` raises, ``PropertyError``, ``SelfTestError``, ``StoreError`` (``output-exists``), and
     ``CeremonyError``.
     """
     compiled = compile_model(onnx_path, calibration_csv, limits_path, name=name, goal=goal, curve=curve)
+    rows = np.concatenate([compiled.calibration.fit_counts, compiled.calibration.held_counts])
+    findings = check_properties(compiled.quantised.model, compiled.limits, rows)
+    if not allow_refuted:
+        require_none_refuted(findings, compiled.limits, compiled.quantised.model)
     made = None if ceremony is None else ceremony.verify(compiled.circuit)
     keys = development_setup(compiled.circuit) if made is None else (made.proving_key, made.verification_key)
-    rows = np.concatenate([compiled.calibration.fit_counts, compiled.calibration.held_counts])
     selftest = run_selftest(
         compiled.quantised.model,
         wasm=compiled.wasm,
@@ -178,6 +184,7 @@ def build(
         digests=digests | source.model_dump(include={"onnx_sha256", "calibration_sha256"}),
         sizes={part: len(data) for part, data in layers.items()},
         ceremony=made,
+        properties=[describe(finding, compiled.limits, compiled.quantised.model) for finding in findings],
     )
     config = _config(compiled, selftest, digests, source, contributors=made.contributions if made is not None else 0)
     layers |= {"report": strict_json.encode(report), "report_html": render(report)}

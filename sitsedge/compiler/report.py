@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 
 from attest.proof.ceremony import CeremonyKeys, Contributor
+from sitsedge.compiler.bounds.crown import crown
 from sitsedge.compiler.calibration import Calibration
 from sitsedge.compiler.circuit_plan import count_constraints
-from sitsedge.compiler.intervals import model_bounds
 from sitsedge.compiler.network import FloatNetwork, Floats
 from sitsedge.compiler.quantise import Goal, Quantised
 from sitsedge.compiler.reference import IntegerModel, Ints
@@ -41,7 +41,7 @@ def _accuracy(network: FloatNetwork, model: IntegerModel, limits: Limits, raw: F
 
 def _bounds(model: IntegerModel, limits: Limits) -> Any:
     """Proven bounds of each output over the whole input box, physical units."""
-    last = model_bounds(model)[-1]
+    last = crown(model).ranges[-1]
     outputs = {}
     for k, signal in enumerate(limits.outputs):
         low, high = int(last.out_low[k]), int(last.out_high[k])
@@ -112,6 +112,7 @@ def make_report(
     digests: dict[str, str],
     sizes: dict[str, int],
     ceremony: CeremonyKeys | None = None,
+    properties: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """JSON-ready report."""
     model = quantised.model
@@ -137,6 +138,7 @@ def make_report(
             "held_out": _accuracy(network, model, limits, calibration.held_raw, calibration.held_counts),
         },
         "output_bounds": _bounds(model, limits),
+        "properties": properties or [],
         "constraints": {
             "layers": list(per_layer),
             "fixed": fixed,

@@ -38,6 +38,27 @@ def _accuracy(report: dict[str, Any], part: str, title: str) -> str:
     return f"<h2>{title} ({entry['rows']} rows)</h2>" + _table(head, rows)
 
 
+def _properties(report: dict[str, Any]) -> str:
+    if not report["properties"]:
+        return ""
+    rows = [(p["property"], p["verdict"], p["method"], p["seconds"]) for p in report["properties"]]
+    broken = "".join(
+        f"<p>{escape(p['property'])} is broken: output {escape(_numbers(p['counterexample']['output']))} for "
+        f"<code>{escape('; '.join(_inputs(row) for row in p['counterexample']['inputs']))}</code></p>"
+        for p in report["properties"]
+        if p["verdict"] == "refuted"
+    )
+    return "<h2>Properties</h2>" + _table(("property", "verdict", "method", "seconds"), rows) + broken
+
+
+def _numbers(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:.6g}" for value in values)
+
+
+def _inputs(row: dict[str, float]) -> str:
+    return ", ".join(f"{name} = {value:.6g}" for name, value in row.items())
+
+
 def render(report: dict[str, Any]) -> bytes:
     """HTML of a report made by ``report.make_report``."""
     name = escape(report["name"])
@@ -59,6 +80,7 @@ def render(report: dict[str, Any]) -> bytes:
         _accuracy(report, "held_out", "Accuracy on held-out rows"),
         "<h2>Proven output bounds over the input box</h2>",
         _table(("output", "unit", "low", "high", "limit low", "limit high", "inside by proof"), bounds),
+        _properties(report),
         "<h2>Circuit</h2>",
         _table(("part", "constraints"), layers),
         f"<p>Domain {constraints['domain_size']}; a proof took {proof['measured_ms']} ms on the build machine.</p>",

@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from attest.command import ProofKind
 from attest.proof.circuit import Curve, CurveName
-from sitsedge.modules.limits import InputLimits, Limits, OutputLimits, SignalName, to_counts
+from sitsedge.modules.limits import InputLimits, Limits, OutputLimits
+from sitsedge.modules.numbers import SignalName, to_counts
 
 Sha256Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

@@ -6,8 +6,7 @@ evidence rules §1: ``x = round_half_even(raw / scale)``, int16 for inputs, int3
 
 from __future__ import annotations
 
-import math
-import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,22 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from sitsedge.config.source import load_model
+from sitsedge.config.source import ConfigError, ConfigFault, Path_, dotted, load_model, positions_of
 from sitsedge.config.units import UNITS
+from sitsedge.modules.numbers import Positive, SignalName, Span, to_counts
+from sitsedge.modules.properties import PROPERTIES_MAX, MonotoneProperty, Property, RobustProperty
 
 INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 SIGNALS_MAX = 1024
 """Most inputs or outputs: the circuit format's limit."""
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-
-
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError("a finite number")
-    return value
 
 
 def _known_unit(value: str) -> str:
@@ -39,28 +32,7 @@ def _known_unit(value: str) -> str:
     return value
 
 
-def _name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError("a letter, then letters, digits, '_', '.' or '-', at most 64")
-    return value
-
-
-def _ascending(value: tuple[float, float]) -> tuple[float, float]:
-    if not value[0] < value[1]:
-        raise ValueError("[low, high] with low below high")
-    return value
-
-
-Number = Annotated[float, AfterValidator(_finite)]
-Positive = Annotated[float, Field(gt=0), AfterValidator(_finite)]
-Span = Annotated[tuple[Number, Number], AfterValidator(_ascending)]
-SignalName = Annotated[str, AfterValidator(_name)]
 Unit = Annotated[str, AfterValidator(_known_unit)]
-
-
-def to_counts(value: float, scale: float) -> int:
-    """Counts of a physical value: round half to even."""
-    return int(np.rint(value / scale))
 
 
 class _Strict(BaseModel):
@@ -122,6 +94,7 @@ class Limits(_Strict):
     version: Literal[1]
     inputs: Annotated[tuple[InputLimits, ...], Field(min_length=1, max_length=SIGNALS_MAX)]
     outputs: Annotated[tuple[OutputLimits, ...], Field(min_length=1, max_length=SIGNALS_MAX)]
+    properties: Annotated[tuple[Property, ...], Field(max_length=PROPERTIES_MAX)] = ()
 
     @model_validator(mode="after")
     def _unique(self) -> Limits:
@@ -140,4 +113,34 @@ class Limits(_Strict):
 
 def read_limits(path: Path) -> Limits:
     """Read a limits file; raises ``sitsedge.config.source.ConfigError`` listing every fault by line."""
-    return load_model(path, Limits)
+    limits = load_model(path, Limits)
+    faults = list(_property_faults(limits))
+    if faults:
+        positions = positions_of(path)
+        raise ConfigError(
+            [
+                ConfigFault(str(path), *positions.get(where, (1, 1)), dotted(where), found, expected)
+                for where, found, expected in faults
+            ]
+        )
+    return limits
+
+
+def _property_faults(limits: Limits) -> Iterator[tuple[Path_, str, str]]:
+    """Place, found and expected of every name or part of a range in the properties that the signals do not have."""
+    outputs = {signal.name for signal in limits.outputs}
+    inputs = {signal.name: signal for signal in limits.inputs}
+    for i, item in enumerate(limits.properties):
+        at: Path_ = ("properties", i)
+        if item.output not in outputs:
+            yield (*at, "output"), repr(item.output), "the name of an output"
+        if isinstance(item, MonotoneProperty) and item.input not in inputs:
+            yield (*at, "input"), repr(item.input), "the name of an input"
+        key, parts = ("inputs", item.inputs) if isinstance(item, RobustProperty) else ("where", item.where)
+        for name, part in parts.items():
+            if name not in inputs:
+                yield (*at, key, name), repr(name), "the name of an input"
+                continue
+            low, high = inputs[name].range
+            if isinstance(part, tuple) and not (low <= part[0] and part[1] <= high):
+                yield (*at, key, name), f"[{part[0]:g}, {part[1]:g}]", f"a part of its range [{low:g}, {high:g}]"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from sitsedge.compiler.calibration import read_calibration
 from sitsedge.compiler.errors import CalibrationError
 from sitsedge.config.source import ConfigError
-from sitsedge.modules.limits import Limits, read_limits, to_counts
+from sitsedge.modules.limits import Limits, read_limits
+from sitsedge.modules.numbers import to_counts
 
 GOOD = """version: 1
 inputs:

@@ -1,0 +1,60 @@
+"""The question every property comes down to: is a neuron's last accumulator at most a threshold, over a box?
+
+Requantising and clamping never fall when the accumulator rises, so ``y ≤ b`` and ``y ≥ b`` in counts are exactly
+bounds of the accumulator; no rounding is left in the question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sitsedge.compiler.reference import IntegerModel, Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Goal:
+    """``sign · v ≤ threshold`` for accumulator v of output ``output`` of ``model`` and all x in ``low … high``."""
+
+    model: IntegerModel
+    low: Ints
+    high: Ints
+    output: int
+    sign: int
+    threshold: int
+
+    def excess(self, rows: Ints) -> Ints:
+        """``sign · v - threshold`` for rows of inputs, exact: above zero where the goal is broken."""
+        value = rows
+        for layer in self.model.layers[:-1]:
+            value = layer.run(value)
+        last = self.model.layers[-1]
+        acc = value @ last.columns()[self.output] + last.bias[self.output]
+        return np.asarray(self.sign * acc - self.threshold, dtype=np.int64)
+
+
+def at_most(model: IntegerModel, low: Ints, high: Ints, output: int, bound: int) -> Goal | bool:
+    """The goal that output ``output`` is at most ``bound`` counts, or the answer where the clamp alone gives it."""
+    last = model.layers[-1]
+    shift, rounding = int(last.shift[output]), int(last.rounding[output])
+    if last.activation != "none":
+        if int(last.high[output]) <= bound:
+            return True
+        if int(last.low[output]) > bound:
+            return False
+    # (v + rounding) >> shift ≤ bound  ⟺  v + rounding < (bound + 1) · 2^shift
+    return Goal(model, low, high, output, 1, ((bound + 1) << shift) - rounding - 1)
+
+
+def at_least(model: IntegerModel, low: Ints, high: Ints, output: int, bound: int) -> Goal | bool:
+    """The goal that output ``output`` is at least ``bound`` counts, or the answer where the clamp alone gives it."""
+    last = model.layers[-1]
+    shift, rounding = int(last.shift[output]), int(last.rounding[output])
+    if last.activation != "none":
+        if int(last.low[output]) >= bound:
+            return True
+        if int(last.high[output]) < bound:
+            return False
+    # (v + rounding) >> shift ≥ bound  ⟺  v ≥ bound · 2^shift - rounding
+    return Goal(model, low, high, output, -1, rounding - (bound << shift))
