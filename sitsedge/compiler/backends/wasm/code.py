@@ -1,0 +1,203 @@
+"""Function bodies with addresses that are constants or loop pointers, so that one kernel serves unrolled and looped.
+
+Source: WebAssembly Core Specification 2.0, chapter 5; relaxed SIMD proposal for ``relaxed_dot_add``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sitsedge.compiler import wasm_binary as wb
+
+LANES = 4
+VECTOR = 16
+"""Bytes of a v128."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A byte address: ``offset`` from 0, or from what an i32 local holds. ``offset`` is never negative."""
+
+    offset: int
+    local: int | None = None
+
+    def moved(self, count: int) -> Place:
+        """The place ``count`` bytes on."""
+        return Place(self.offset + count, self.local)
+
+
+class Code(wb.Code):
+    """One function without parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: list[int] = []
+
+    def v128_local(self) -> int:
+        """Index of a new v128 local."""
+        self._kinds.append(wb.V128)
+        return len(self._kinds) - 1
+
+    def i32_local(self) -> int:
+        """Index of a new i32 local."""
+        self._kinds.append(wb.I32)
+        return len(self._kinds) - 1
+
+    def _plain(self, opcode: int) -> None:
+        self._bytes.append(opcode)
+
+    def _access(self, opcode: int, place: Place, align_log2: int) -> None:
+        self._bytes += bytes([opcode]) + self._memarg(place.offset, align_log2)
+
+    def base(self, place: Place) -> None:
+        """Push what a following access at ``place`` adds its offset to."""
+        if place.local is None:
+            self.i32_const(0)
+        else:
+            self.local_get(place.local)
+
+    def address(self, place: Place) -> None:
+        """Push the whole address."""
+        if place.local is None:
+            self.i32_const(place.offset)
+            return
+        self.local_get(place.local)
+        if place.offset:
+            self.i32_const(place.offset)
+            self.i32_add()
+
+    # Scalars.
+
+    def local_tee(self, index: int) -> None:
+        self._bytes += b"\x22" + wb.unsigned(index)
+
+    def i32_load(self, place: Place) -> None:
+        self.base(place)
+        self._access(0x28, place, 2)
+
+    def i32_load16_s(self, place: Place) -> None:
+        self.base(place)
+        self._access(0x2E, place, 1)
+
+    def i32_load_here(self) -> None:
+        """i32.load at the address on the stack."""
+        self._access(0x28, Place(0), 2)
+
+    def i32_load16_s_here(self) -> None:
+        """i32.load16_s at the address on the stack."""
+        self._access(0x2E, Place(0), 1)
+
+    def i32_store(self, place: Place) -> None:
+        """Stores the top; ``base(place)`` lies below."""
+        self._access(0x36, place, 2)
+
+    def i32_store16(self, place: Place) -> None:
+        self._access(0x3B, place, 1)
+
+    def i32_gt_s(self) -> None:
+        self._plain(0x4A)
+
+    def i32_add(self) -> None:
+        self._plain(0x6A)
+
+    def i32_shl(self) -> None:
+        self._plain(0x74)
+
+    def select(self) -> None:
+        self._plain(0x1B)
+
+    # Vectors.
+
+    def load_at(self, place: Place) -> None:
+        self.base(place)
+        self._simd(0x00, self._memarg(place.offset, 4))
+
+    def load_here(self) -> None:
+        """v128.load at the address on the stack."""
+        self._simd(0x00, self._memarg(0, 4))
+
+    def load32_splat_at(self, place: Place) -> None:
+        self.base(place)
+        self._simd(0x09, self._memarg(place.offset, 2))
+
+    def load32_splat_here(self) -> None:
+        """v128.load32_splat at the address on the stack."""
+        self._simd(0x09, self._memarg(0, 2))
+
+    def store_at(self, place: Place) -> None:
+        """Stores the top; ``base(place)`` lies below."""
+        self._simd(0x0B, self._memarg(place.offset, 4))
+
+    def const_i8x16(self, values: Iterable[int]) -> None:
+        self._simd(0x0C, struct.pack("<16b", *values))
+
+    def narrow_i16x8_u(self) -> None:
+        self._simd(0x66)
+
+    def sub_i16x8(self) -> None:
+        self._simd(0x91)
+
+    def max_s_i16x8(self) -> None:
+        self._simd(0x98)
+
+    def extend_low_i16x8_s(self) -> None:
+        self._simd(0xA7)
+
+    def extend_high_i16x8_s(self) -> None:
+        self._simd(0xA8)
+
+    def shl(self, count: int) -> None:
+        self.i32_const(count)
+        self._simd(0xAB)
+
+    def mul(self) -> None:
+        self._simd(0xB5)
+
+    def relaxed_dot_add(self) -> None:
+        """i32x4.relaxed_dot_i8x16_i7x16_add_s: (int8 ×16, 0..127 ×16, int32 ×4) → int32 ×4."""
+        self._simd(0x113)
+
+    # Control.
+
+    def repeat(
+        self, count: int, places: tuple[tuple[Place, int], ...], body: Callable[..., None], *, unrolled: bool
+    ) -> None:
+        """Emit ``body(*places)`` for ``count`` ≥ 1 rounds, each place moving by its stride after every round."""
+        if unrolled or count == 1:
+            for i in range(count):
+                body(*(place.moved(i * stride) for place, stride in places))
+            return
+        pointers = []
+        for place, _ in places:
+            pointers.append(self.i32_local())
+            self.address(place)
+            self.local_set(pointers[-1])
+        left = self.i32_local()
+        self.i32_const(count)
+        self.local_set(left)
+        self._bytes += bytes([0x03, wb.EMPTY_BLOCK])
+        body(*(Place(0, pointer) for pointer in pointers))
+        for pointer, (_, stride) in zip(pointers, places, strict=True):
+            if stride:
+                self.local_get(pointer)
+                self.i32_const(stride)
+                self.i32_add()
+                self.local_set(pointer)
+        self.local_get(left)
+        self.i32_const(-1)
+        self.i32_add()
+        self.local_tee(left)
+        self._bytes += b"\x0d\x00\x0b"
+
+    def body(self) -> bytes:
+        """The function body with its size, ready for the code section."""
+        groups: list[tuple[int, int]] = []
+        for kind in self._kinds:
+            if groups and groups[-1][1] == kind:
+                groups[-1] = (groups[-1][0] + 1, kind)
+            else:
+                groups.append((1, kind))
+        content = wb.vector(wb.unsigned(count) + bytes([kind]) for count, kind in groups) + bytes(self._bytes) + b"\x0b"
+        return wb.unsigned(len(content)) + content

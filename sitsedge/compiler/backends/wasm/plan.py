@@ -1,0 +1,169 @@
+"""What the kernels of one module share: bounds, memory, the place of every value, and how much code is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sitsedge.compiler.backends.wasm.code import Code, Place
+from sitsedge.compiler.backends.wasm.layout import NO_PADS, Memory, Region
+from sitsedge.compiler.graph.integer_graph import (
+    Conv,
+    Dense,
+    IntegerGraph,
+    Node,
+    Pads,
+    Select,
+)
+from sitsedge.compiler.graph.intervals import ValueBounds
+from sitsedge.compiler.reference import IN_SHIFT_MAX, Ints
+
+RELAXED_SPAN = 127
+"""The relaxed dot product is one function on every machine only while its second operand lies in 0 … 127."""
+
+INT8_MIN, INT8_MAX = -128, 127
+
+
+@dataclass(frozen=True, slots=True)
+class Unroll:
+    """How much stands in the code one after another before a loop or a table does the same work.
+
+    The end of a loop costs about as much as a short body, and metering charges it; code costs time to compile. With
+    every figure 0 nothing is unrolled; the integers are the same.
+    """
+
+    dots: int = 1 << 15
+    """Dot products with their weights in the code, all nodes together: 1 MB, which compiles in half a second."""
+    node_dots: int = 1 << 14
+    """The same, of one position of one node."""
+    position_dots: int = 512
+    """Up to this many dot products of a node the positions are unrolled too."""
+    vectors: int = 64
+    """Vectors of an element-wise node, and elements of a Table or ArgMax."""
+    moves: int = 512
+    """Loads and stores of one Select, Concat, input or output: 5 KB."""
+    probes: int = 256
+    """Comparisons of a MaxPool."""
+    box: int = 256
+    """Groups of four inputs checked and narrowed: 1,024 inputs, as many as the sandbox passes."""
+
+
+NO_UNROLL = Unroll(dots=0, node_dots=0, position_dots=0, vectors=0, moves=0, probes=0, box=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A byte copy of a region for the relaxed dot product: every int16 minus ``offset``, in 0 … 127."""
+
+    start: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Where a value lies: the region it is in and the address of each element in row-major order.
+
+    A Select that only Dense nodes read is no copy but other addresses in its source's region.
+    """
+
+    region: Region
+    addresses: Ints
+    packed: Packed | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """State of one emission."""
+
+    graph: IntegerGraph
+    bounds: dict[str, ValueBounds]
+    relaxed: bool
+    unroll: Unroll
+    memory: Memory = field(default_factory=Memory)
+    held: dict[str, Held] = field(default_factory=dict)
+    dots_left: int = field(init=False)
+    readers: dict[str, list[Node]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.dots_left = self.unroll.dots
+        for node in self.graph.nodes:
+            for name in node.sources:
+                self.readers.setdefault(name, []).append(node)
+
+    def is_view(self, node: Node) -> bool:
+        """Whether ``node`` moves nothing: a Select without repeated elements that only Dense nodes read."""
+        return (
+            isinstance(node, Select)
+            and node.name != self.graph.output
+            and all(isinstance(reader, Dense) for reader in self.readers[node.name])
+            and np.unique(node.indices).size == node.indices.size
+        )
+
+    def pads(self, name: str) -> Pads:
+        """The border that the padded Convs reading a value need."""
+        pads = [reader.pads for reader in self.readers.get(name, []) if isinstance(reader, Conv)]
+        top, left, bottom, right = (max((p[side] for p in pads), default=0) for side in range(4))
+        return top, left, bottom, right
+
+    def weighted_readers(self, name: str) -> list[Dense | Conv]:
+        """Dense and Conv nodes that read a value, also through Selects that move nothing."""
+        found: list[Dense | Conv] = []
+        for reader in self.readers.get(name, []):
+            if isinstance(reader, Dense | Conv):
+                found.append(reader)
+            elif self.is_view(reader):
+                found += self.weighted_readers(reader.name)
+        return found
+
+    def place(self, name: str, *, width: int = 2) -> Held:
+        """Take memory for a value."""
+        region = self.memory.region(self.graph.shapes[name], width=width, pads=self.pads(name))
+        self.held[name] = Held(region, region.addresses())
+        return self.held[name]
+
+    def pack(self, name: str, code: Code) -> None:
+        """Emit the byte copy of a value where its proven bounds and a reader's weights allow the relaxed product."""
+        bound, held = self.bounds[name], self.held[name]
+        low, high = int(bound.low.min()), int(bound.high.max())
+        if held.region.pads != NO_PADS:
+            low, high = min(low, 0), max(high, 0)
+        if not self.relaxed or high - low > RELAXED_SPAN or not any(fits_int8(r) for r in self.weighted_readers(name)):
+            return
+        # A value that is in 0 … 127 as it is needs no subtraction.
+        offset = 0 if low >= 0 and high <= RELAXED_SPAN else low
+        size = held.region.size
+        packed = Packed(self.memory.take(size // 2), offset)
+        self.held[name] = Held(held.region, held.addresses, packed)
+        _narrow_all(code, held.region, packed, unrolled=held.region.size // 32 <= self.unroll.vectors)
+
+
+def fits_int8(node: Dense | Conv) -> bool:
+    """Whether the weights with their exponents are int8; looks at the matrix only where an exponent is not 0."""
+    if not node.in_shift.any():
+        return True
+    assert node.in_shift.max() <= IN_SHIFT_MAX
+    columns = node.columns()
+    return bool(columns.min() >= INT8_MIN and columns.max() <= INT8_MAX)
+
+
+def _narrow_all(code: Code, region: Region, packed: Packed, *, unrolled: bool) -> None:
+    """The whole region, border and spare channels included; where those leave 0 … 127 the weights are 0."""
+
+    def step(source: Place, target: Place) -> None:
+        code.base(target)
+        for half in (0, 16):
+            code.load_at(source.moved(half))
+            if packed.offset:
+                code.const_i16x8([packed.offset] * 8)
+                code.sub_i16x8()
+        code.narrow_i16x8_u()
+        code.store_at(target)
+
+    count = region.size // 32
+    code.repeat(
+        count,
+        ((Place(region.start), 32), (Place(packed.start), 16)),
+        step,
+        unrolled=unrolled,
+    )
