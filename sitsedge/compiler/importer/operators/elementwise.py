@@ -61,7 +61,7 @@ def neg(call: Call) -> Data:
 def variadic_sum(call: Call) -> Data:
     values = [call.data(i) for i in range(len(call.inputs)) if call.is_data(i)]
     constants = [call.real(i) for i in range(len(call.inputs)) if not call.is_data(i)]
-    total = values[0] if len(values) == 1 else call.builder.sum(values)
+    total = call.data() if not values else values[0] if len(values) == 1 else call.builder.sum(values)
     for constant in constants:
         total = call.builder.affine(total, _ONE, constant)
     return total

@@ -209,6 +209,7 @@ net("transposed-data", "attribute", "N", 3, operator="Gemm")(
 net("clip-upside-down", "attribute", "N", 3, operator="Clip")(lambda n: n.op("Clip", "x", n.const(2.0), n.const(1.0)))
 net("computed-bound", "not-constant", "N", 3, operator="Clip")(lambda n: n.op("Clip", "x", n.op("Relu", "x")))
 net("computed-weights", "not-constant", "N", 3, operator="MatMul")(lambda n: n.op("MatMul", "x", "x"))
+net("sum-of-nothing", "not-computed", "N", 3, operator="Sum")(lambda n: n.op("Add", "x", n.op("Sum")))
 net("divided-by-data", "not-computed", "N", 3, operator="Div")(lambda n: n.op("Div", n.const([1.0]), "x"))
 net("divided-by-zero", "node-shape", "N", 3, operator="Div")(lambda n: n.op("Div", "x", n.const([0.0])))
 net("missing-weights", "node-shape", "N", 3, operator="MatMul")(lambda n: n.op("MatMul", "x"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,7 +17,9 @@ from hypothesis import strategies as st
 from sitsedge.compiler.errors import OnnxImportError
 from sitsedge.compiler.graph.float_run import run
 from sitsedge.compiler.importer import import_graph, import_graph_bytes
+from sitsedge.compiler.importer.constants import RULES
 from sitsedge.compiler.importer.limits import FILE_BYTES_MAX
+from sitsedge.compiler.importer.registry import OPERATORS
 from sitsedge.compiler.passes import PassError, simplify
 from tests.sitsedge.compiler.importer.hostile import CORPUS, external, plain
 from tests.sitsedge.compiler.importer.operator_cases import CASES
@@ -134,6 +138,60 @@ def test_damaged_files_give_a_graph_or_a_typed_refusal(data: st.DataObject) -> N
     cut = data.draw(st.integers(0, len(original)))
     damaged = bytes(original[:cut]) if data.draw(st.booleans()) else bytes(original)
     assert outcome(damaged)
+
+
+NUMBERS = (-(1 << 62), -(1 << 31), -7, -2, -1, 0, 1, 2, 3, 5, 100, 1025, 1 << 20, 1 << 31, 1 << 62)
+REALS = (float("-inf"), -1e38, -1.0, -0.0, 1e-45, 0.5, 1e38, float("inf"), float("nan"))
+
+RAW = {onnx.TensorProto.FLOAT: "<f4", onnx.TensorProto.INT64: "<i8"}
+
+
+def twist(proto: Any, draw: random.Random) -> None:
+    """One change that keeps the file a valid protocol buffer: a number, a name, an operator, a node or a tensor."""
+    graph = proto.graph
+    node = draw.choice(graph.node)
+    names = [name for n in graph.node for name in (*n.input, *n.output)] + ["", "nowhere"]
+    match draw.randrange(9):
+        case 0 if node.attribute:
+            attribute = draw.choice(node.attribute)
+            if attribute.ints:
+                attribute.ints[draw.randrange(len(attribute.ints))] = draw.choice(NUMBERS)
+            else:
+                attribute.i, attribute.f = draw.choice(NUMBERS), draw.choice(REALS)
+        case 1 if node.attribute:
+            draw.choice(node.attribute).name = draw.choice(["axis", "pads", "strides", "group", "perm", "axes"])
+        case 2 if node.input:
+            node.input[draw.randrange(len(node.input))] = draw.choice(names)
+        case 3:
+            node.op_type = draw.choice(sorted(set(OPERATORS) | set(RULES)))
+        case 4 if graph.initializer:
+            tensor = draw.choice(graph.initializer)
+            if tensor.raw_data and tensor.data_type in RAW:
+                values = np.frombuffer(tensor.raw_data, RAW[tensor.data_type]).copy()
+                values[draw.randrange(values.size)] = draw.choice(REALS if values.dtype.kind == "f" else NUMBERS)
+                tensor.raw_data = values.tobytes()
+        case 5 if graph.initializer:
+            tensor = draw.choice(graph.initializer)
+            tensor.dims[:] = draw.choices((*NUMBERS, *tensor.dims), k=draw.randrange(5))
+        case 6:
+            dims = draw.choice(graph.input).type.tensor_type.shape.dim
+            dims[draw.randrange(len(dims))].dim_value = draw.choice(NUMBERS)
+        case 7:
+            graph.node.insert(draw.randrange(len(graph.node) + 1), draw.choice(graph.node))
+        case 8:
+            del graph.node[draw.randrange(len(graph.node))]
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_twisted_models_give_a_graph_or_a_typed_refusal(seed: int) -> None:
+    draw = random.Random(seed)
+    proto = onnx.load_from_string(CASES[draw.choice(sorted(CASES))])
+    for _ in range(draw.randint(1, 3)):
+        if proto.graph.node:
+            twist(proto, draw)
+    assert outcome(proto.SerializeToString())
 
 
 @settings(max_examples=100, deadline=None)
