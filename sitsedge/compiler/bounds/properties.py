@@ -149,7 +149,7 @@ def _answer(goal: Goal | bool, low: Ints, deadline: float) -> Answer:
 def _joined(answers: list[Answer]) -> Answer:
     """Proven if all are; the reasons of those that are not, else the methods, each once."""
     open_ = [answer for answer in answers if answer[0] != "proven"]
-    names = sorted({method for _, method, _ in (open_ or answers)})
+    names = sorted({name for _, method, _ in (open_ or answers) for name in method.split(", ")})
     return ("undecided" if open_ else "proven"), ", ".join(names), None
 
 
