@@ -59,11 +59,12 @@ def configuration_key(kind: str, limits: SandboxLimits) -> str:
 
 
 class EpochTicker:
-    """A daemon thread that advances the engine's epoch every ``tick_ms`` until ``stop``."""
+    """A daemon thread that advances the engine's epoch every ``tick_ms`` until ``stop``; ``ticks`` counts them."""
 
     def __init__(self, engine: wasmtime.Engine, tick_ms: int) -> None:
         self._engine = engine
         self._period_s = tick_ms / 1000
+        self.ticks = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sandbox-epoch", daemon=True)
         self._thread.start()
@@ -71,6 +72,7 @@ class EpochTicker:
     def _run(self) -> None:
         while not self._stopped.wait(self._period_s):
             self._engine.increment_epoch()
+            self.ticks += 1
 
     def stop(self) -> None:
         """End the thread; returns after its last tick. Idempotent."""

@@ -21,7 +21,7 @@ SIGNALS_MAX = 1024
 class SandboxLimits:
     """Limits of one instance. Fuel counts roughly one unit per instruction and is deterministic.
 
-    ``wall_ms`` is a coarse second guard: a call is stopped at the first ``tick_ms`` tick after it.
+    ``wall_ms`` is a coarse second guard: a call is stopped after it, within three ticks of ``tick_ms``.
     """
 
     fuel: int = 10_000_000

@@ -5,6 +5,9 @@ The guest imports nothing and shares one linear memory with the host; the host w
 prepared arguments, which is safe here because the signature ``() -> i32`` is verified when the module is
 loaded, no host function exists that could raise inside the guest, and the memory can neither move nor
 shrink while the store lives.
+
+A call costs a few hundred nanoseconds over the guest's own time: everything that can be prepared is, the fuel is set
+without giving up Python's lock, and the deadline only when the ticker has moved since it was last set.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import struct
+import sys
 import threading
 import weakref
 from collections.abc import Sequence
@@ -47,6 +51,20 @@ _TRAPS: dict[Any, tuple[type[SandboxError], str]] = {
 }
 
 
+_TICKS_SPARE = 2
+"""One for the tick that is under way, one for a tick between the epoch's step and its count."""
+
+# Entry points of their own: arguments are prepared ctypes objects, so nothing is converted in a call. The call itself
+# gives up Python's lock, or the ticker could not stop it; setting the fuel takes a few nanoseconds and does not.
+_call_unchecked = ffi.dll["wasmtime_func_call_unchecked"]
+_call_unchecked.restype = ctypes.c_void_p
+_holding = ctypes.PyDLL(str(ffi.filename), handle=ffi.dll._handle)
+_set_fuel = _holding["wasmtime_context_set_fuel"]
+_set_fuel.restype = ctypes.c_void_p
+_set_epoch_deadline = _holding["wasmtime_context_set_epoch_deadline"]
+_set_epoch_deadline.restype = None
+
+
 class Sandbox:
     """One instance of one module. Calls are exclusive; another thread meanwhile gets ``SandboxBusyError``.
 
@@ -68,7 +86,7 @@ class Sandbox:
         self._lock = threading.Lock()
         self._open = True
         self._ready = False
-        self._wall_ticks = -(-self.limits.wall_ms // self.limits.tick_ms) + 1
+        self._wall_ticks = -(-self.limits.wall_ms // self.limits.tick_ms) + _TICKS_SPARE
         self._engine = make_engine(engine, self.limits)
         self._module = self._compile(wasm, cache_dir)
         if self._module.imports:
@@ -164,13 +182,26 @@ class Sandbox:
         base = ctypes.addressof(memory.data_ptr(self._store).contents)
         self._input = (ctypes.c_char * (4 * self.n_inputs)).from_address(base + number["sits_input"])
         self._output = (ctypes.c_char * (4 * self.n_outputs)).from_address(base + number["sits_output"])
-        self._pack = struct.Struct(f"<{self.n_inputs}i")
-        self._unpack = struct.Struct(f"<{self.n_outputs}i")
+        # Native order is the guest's little-endian on every machine the JIT supports, and packs twice as fast.
+        order = "@" if sys.byteorder == "little" else "<"
+        self._pack = struct.Struct(f"{order}{self.n_inputs}i").pack_into
+        self._unpack = struct.Struct(f"{order}{self.n_outputs}i").unpack_from
         self._function = function
-        self._context = self._store._context()
-        self._raw = (ffi.wasmtime_val_raw_t * 1)()
-        self._trap = ctypes.POINTER(ffi.wasm_trap_t)()
-        self._arguments = (self._context, ctypes.byref(function._func), self._raw, 1, ctypes.byref(self._trap))
+        # The context lives as long as the store, which ``_release`` closes after dropping these.
+        context = ctypes.cast(self._store._context(), ctypes.c_void_p)
+        raw = (ffi.wasmtime_val_raw_t * 1)()
+        self._status = ctypes.c_int32.from_buffer(raw)
+        self._trap = ctypes.c_void_p()
+        self._fuel_arguments = (context, ctypes.c_uint64(self.limits.fuel))
+        self._deadline_arguments = (context, ctypes.c_uint64(self._wall_ticks))
+        self._arguments = (
+            context,
+            ctypes.byref(function._func),
+            ctypes.byref(raw),
+            ctypes.c_size_t(1),
+            ctypes.byref(self._trap),
+        )
+        self._deadline_set_at = -1
 
     def _check_type(self, name: str, function: Any) -> None:
         if isinstance(function, wasmtime.Func):
@@ -206,37 +237,40 @@ class Sandbox:
                     "sandbox-closed", found="a closed or trapped instance", expected="a ready one", hint="reset()"
                 )
             try:
-                self._pack.pack_into(self._input, 0, *inputs)
+                self._pack(self._input, 0, *inputs)
             except struct.error as error:
                 raise SandboxInputError(
                     "sandbox-input", found=str(error), expected=f"{self.n_inputs} int32 values"
                 ) from error
-            ffi.wasmtime_context_set_fuel(self._context, self.limits.fuel)
-            ffi.wasmtime_context_set_epoch_deadline(self._context, self._wall_ticks)
-            error_pointer = ffi.wasmtime_func_call_unchecked(*self._arguments)
-            if error_pointer or self._trap:
-                raise self._ended(error_pointer)
-            status = self._raw[0].i32
-            if status:
+            _set_fuel(*self._fuel_arguments)
+            ticks = self._ticker.ticks
+            if ticks != self._deadline_set_at:
+                _set_epoch_deadline(*self._deadline_arguments)
+                self._deadline_set_at = ticks
+            error_address = _call_unchecked(*self._arguments)
+            if error_address or self._trap.value:
+                raise self._ended(error_address)
+            if self._status.value:
                 raise SandboxInputError(
                     "sandbox-refused",
-                    found=f"status {status} from the module",
+                    found=f"status {self._status.value} from the module",
                     expected="0",
                     hint="status 1: an input is outside the model's box",
                 )
-            return self._unpack.unpack_from(self._output)
+            return self._unpack(self._output)
         finally:
             self._lock.release()
 
-    def _ended(self, error_pointer: Any) -> SandboxError:
+    def _ended(self, error_address: int | None) -> SandboxError:
         """Turn what the call left behind into an error; the instance is not used again."""
         self._ready = False
-        if error_pointer:
-            text = _first_line(wasmtime.WasmtimeError._from_ptr(error_pointer))
+        if error_address:
+            pointer = ctypes.cast(error_address, ctypes.POINTER(ffi.wasmtime_error_t))
+            text = _first_line(wasmtime.WasmtimeError._from_ptr(pointer))
             return SandboxTrapError("sandbox-trap", found=text, expected="a call that returns")
-        # The prepared arguments refer to this pointer, so the trap object gets its own copy of it.
+        # The trap object takes the trap over; the prepared arguments keep an empty place for the next.
         trap = wasmtime.Trap._from_ptr(ctypes.cast(self._trap, ctypes.POINTER(ffi.wasm_trap_t)))
-        self._trap = ctypes.POINTER(ffi.wasm_trap_t)()
+        self._trap.value = None
         return _trap_error(trap)
 
     @property
@@ -255,7 +289,8 @@ class Sandbox:
     def _release(self) -> None:
         # Views and prepared arguments point into the store: drop them before it goes.
         self._ready = False
-        self._input = self._output = self._arguments = self._context = None  # type: ignore[assignment]
+        self._input = self._output = self._arguments = None  # type: ignore[assignment]
+        self._fuel_arguments = self._deadline_arguments = None  # type: ignore[assignment]
         self._store.close()
 
     def close(self) -> None:
