@@ -178,7 +178,8 @@ def pad(call: Call) -> Data:
         begins[axis], ends[axis] = listed[i], listed[i + len(axes)]
     if not any((*begins, *ends)):
         return x
-    if rank not in (3, 4) or x.shape[0] != 1 or any(not 0 <= p <= KERNEL_MAX for p in (*begins, *ends)):
+    inside = not begins[0] and not ends[0] and all(0 <= p <= KERNEL_MAX for p in (*begins, *ends))
+    if rank not in (3, 4) or x.shape[0] != 1 or not inside:
         raise refuse("node-shape", f"pads {listed[:8]} of {list(x.shape)}", "non-negative pads of [1, channels, …]")
     return _padded(call, x, begins[1:], ends[1:])
 

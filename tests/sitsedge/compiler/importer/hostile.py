@@ -307,6 +307,7 @@ net("wrong-batch-norm", "node-shape", "N", 3, 4, operator="BatchNormalization")(
     lambda n: n.op("BatchNormalization", "x", *(n.const(np.ones(2)) for _ in range(4)))
 )
 net("softmax-over-part", "node-shape", "N", 3, 4, operator="Softmax")(lambda n: n.op("Softmax", "x", axis=1))
+net("pad-batch", "node-shape", "N", 3, 4, operator="Pad")(lambda n: n.op("Pad", "x", n.ints(1, 0, 0, 0, 0, 0)))
 net("pad-reflect", "attribute", "N", 3, 4, operator="Pad")(
     lambda n: n.op("Pad", "x", n.ints(0, 0, 1, 0, 0, 1), mode="reflect")
 )

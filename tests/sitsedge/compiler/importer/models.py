@@ -71,7 +71,7 @@ def onnx_outputs(data: bytes, rows: Floats, output: str | None = None) -> Floats
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     source = session.get_inputs()[0]
     dtype = np.float32 if source.type == "tensor(float)" else np.float64
-    fixed = [d if isinstance(d, int) else 1 for d in source.shape]
+    fixed = [d if isinstance(d, int) and d > 0 else 1 for d in source.shape]
     names = [output or session.get_outputs()[0].name]
     results = [session.run(names, {source.name: row.reshape(fixed).astype(dtype)})[0] for row in rows]
     return np.asarray([np.asarray(r, np.float64).reshape(-1) for r in results])
