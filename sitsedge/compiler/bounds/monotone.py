@@ -17,12 +17,17 @@ import numpy as np
 
 from sitsedge.compiler.bounds.crown import Crown, Lines, Range, crown, line_above, upper_bounds
 from sitsedge.compiler.bounds.decide import POINTS_MAX, SPLIT_PARTS_MAX, Verdict, points_of
+from sitsedge.compiler.bounds.graphs import output_bounds
+from sitsedge.compiler.graph.model import GraphModel
 from sitsedge.compiler.intervals import layer_bounds
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel, Ints
 
 ROWS = 256
 POINTS = 33
 """Rows tried, and values of the input for each."""
+
+CHUNK = 4096
+"""Rows run at once."""
 
 ATTACK_SHARE = 0.2
 SEED = 0x4D01
@@ -32,7 +37,7 @@ SEED = 0x4D01
 class Monotone:
     """``sign · (y(x') - y(x)) ≥ -tolerance`` in counts for x, x' in ``low … high`` with x' ≥ x in ``element`` alone."""
 
-    model: IntegerModel
+    model: IntegerModel | GraphModel
     low: Ints
     high: Ints
     output: int
@@ -42,8 +47,13 @@ class Monotone:
 
     def fall(self, first: Ints, second: Ints) -> Ints:
         """``sign · (y(first) - y(second))`` for rows, exact; above ``tolerance`` where the property is broken."""
-        change = self.model.run(first)[:, self.output] - self.model.run(second)[:, self.output]
-        return np.asarray(self.sign * change, dtype=np.int64)
+        return self.values(first) - self.values(second)
+
+    def values(self, rows: Ints) -> Ints:
+        """``sign · y`` for rows, exact."""
+        parts = [self.model.run(rows[start : start + CHUNK]) for start in range(0, len(rows), CHUNK)]
+        outputs = np.concatenate([part.reshape(len(part), -1)[:, self.output] for part in parts])
+        return np.asarray(self.sign * outputs, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,14 +79,24 @@ def decide_monotone(goal: Monotone, deadline: float) -> PairDecision:
     """Decide ``goal`` by ``deadline`` (``time.monotonic``)."""
     width = int(goal.high[goal.element] - goal.low[goal.element])
     whole = _Part(goal.low, goal.high, 0, width)
-    if width == 0 or largest_fall(goal, whole) <= goal.tolerance:
-        return PairDecision("proven", "crown")
+    chain = isinstance(goal.model, IntegerModel)
+    if width == 0 or (largest_fall(goal, whole) if chain else _span(goal)) <= goal.tolerance:
+        return PairDecision("proven", "crown" if chain else "intervals")
     if (points := points_of(goal.low, goal.high)) is not None:
         return _exhaustive(goal, points)
     started = time.monotonic()
     if (pair := _attack(goal, started + ATTACK_SHARE * (deadline - started))) is not None:
         return _refuted(goal, "attack", pair)
+    if not chain:
+        return PairDecision("undecided", "intervals too wide")
     return _split(goal, whole, deadline)
+
+
+def _span(goal: Monotone) -> int:
+    """No output of a graph falls by more than its interval is wide."""
+    assert isinstance(goal.model, GraphModel)
+    lows, highs = output_bounds(goal.model.graph, goal.low, goal.high)
+    return int(highs[goal.output] - lows[goal.output])
 
 
 def _refuted(goal: Monotone, method: str, pair: Ints) -> PairDecision:
@@ -87,7 +107,8 @@ def _refuted(goal: Monotone, method: str, pair: Ints) -> PairDecision:
 
 
 def largest_fall(goal: Monotone, part: _Part) -> int:
-    """Upper bound of ``goal.fall`` over a part of the box, in counts."""
+    """Upper bound of ``goal.fall`` over a part of the box of a chain, in counts."""
+    assert isinstance(goal.model, IntegerModel)
     high = part.high.copy()
     high[goal.element] = min(int(high[goal.element]) + part.t_high, int(goal.high[goal.element]))
     values = crown(goal.model, part.low, high)
@@ -142,7 +163,7 @@ def _exhaustive(goal: Monotone, points: Ints) -> PairDecision:
     """Every pair of a small box: the largest value before each point, along the element."""
     assert len(points) <= POINTS_MAX
     shape = tuple(int(size) for size in goal.high - goal.low + 1)
-    values = (goal.sign * goal.model.run(points)[:, goal.output]).reshape(shape)
+    values = goal.values(points).reshape(shape)
     falls = np.maximum.accumulate(values, axis=goal.element) - values
     at = np.unravel_index(int(falls.argmax()), shape)
     if falls[at] <= goal.tolerance:
@@ -166,7 +187,7 @@ def _attack(goal: Monotone, deadline: float) -> Ints | None:
     def worst(rows: Ints) -> tuple[Ints, int, Ints]:
         lines = np.repeat(rows[:, None], len(values), axis=1)
         lines[:, :, j] = values
-        outputs = goal.model.run(lines.reshape(-1, rows.shape[1]))[:, goal.output].reshape(len(rows), -1) * goal.sign
+        outputs = goal.values(lines.reshape(-1, rows.shape[1])).reshape(len(rows), -1)
         before = np.maximum.accumulate(outputs, axis=1)
         row, end = np.unravel_index(int((before - outputs).argmax()), outputs.shape)
         start = int(outputs[row, : end + 1].argmax())

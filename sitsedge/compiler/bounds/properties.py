@@ -1,5 +1,8 @@
 """The properties of a limits file, decided on an integer model: proven, refuted or undecided.
 
+A chain of dense layers (``IntegerModel``) has linear bounds, splitting and MILP; any other graph has intervals and a
+search.
+
 Physical bounds become counts exactly (``numbers.exact_ratio``), and inwards: an output of a whole number of counts lies
 in [a, b] just when it is at least the next whole count above a and at most the next below b.
 """
@@ -17,8 +20,10 @@ import numpy as np
 
 from sitsedge.compiler.bounds.decide import Decision, Verdict, decide
 from sitsedge.compiler.bounds.goal import Goal, at_least, at_most
+from sitsedge.compiler.bounds.graphs import Between, decide_between
 from sitsedge.compiler.bounds.monotone import Monotone, decide_monotone
 from sitsedge.compiler.errors import PropertyError
+from sitsedge.compiler.graph.model import Executable, GraphModel
 from sitsedge.compiler.reference import INT32_MAX, INT32_MIN, IntegerModel, Ints
 from sitsedge.modules.limits import Limits
 from sitsedge.modules.numbers import exact_ratio, to_counts
@@ -39,7 +44,7 @@ class Finding:
     rows: Ints | None = None
 
 
-def check_properties(model: IntegerModel, limits: Limits, rows: Ints) -> tuple[Finding, ...]:
+def check_properties(model: IntegerModel | GraphModel, limits: Limits, rows: Ints) -> tuple[Finding, ...]:
     """Decide every property of ``limits``; ``rows`` (rows, inputs) are the calibration rows in counts."""
     findings = []
     for item in limits.properties:
@@ -49,7 +54,7 @@ def check_properties(model: IntegerModel, limits: Limits, rows: Ints) -> tuple[F
     return tuple(findings)
 
 
-def require_none_refuted(findings: tuple[Finding, ...], limits: Limits, model: IntegerModel) -> None:
+def require_none_refuted(findings: tuple[Finding, ...], limits: Limits, model: Executable) -> None:
     """Raises ``PropertyError`` naming the first property that an input breaks."""
     for finding in findings:
         if finding.verdict == "refuted":
@@ -62,7 +67,7 @@ def require_none_refuted(findings: tuple[Finding, ...], limits: Limits, model: I
             )
 
 
-def describe(finding: Finding, limits: Limits, model: IntegerModel) -> dict[str, Any]:
+def describe(finding: Finding, limits: Limits, model: Executable) -> dict[str, Any]:
     """JSON-ready entry of the report. A counter-example holds all it takes to run it again."""
     entry: dict[str, Any] = {
         "property": str(finding.item),
@@ -72,7 +77,7 @@ def describe(finding: Finding, limits: Limits, model: IntegerModel) -> dict[str,
     }
     if finding.rows is not None:
         k = [signal.name for signal in limits.outputs].index(finding.item.output)
-        outputs = model.run(finding.rows)[:, k]
+        outputs = model.run(finding.rows).reshape(len(finding.rows), -1)[:, k]
         entry["counterexample"] = {
             "counts": finding.rows.tolist(),
             "inputs": [
@@ -91,7 +96,7 @@ def describe(finding: Finding, limits: Limits, model: IntegerModel) -> dict[str,
 Answer = tuple[Verdict, str, Ints | None]
 
 
-def _check(item: Property, model: IntegerModel, limits: Limits, rows: Ints, deadline: float) -> Answer:
+def _check(item: Property, model: IntegerModel | GraphModel, limits: Limits, rows: Ints, deadline: float) -> Answer:
     k = [signal.name for signal in limits.outputs].index(item.output)
     scale = limits.outputs[k].scale
     match item:
@@ -121,8 +126,12 @@ def _box(where: Mapping[str, tuple[float, float]], limits: Limits) -> tuple[Ints
     return low, high
 
 
-def _between(model: IntegerModel, low: Ints, high: Ints, k: int, least: int, most: int, deadline: float) -> Answer:
-    """Output ``k`` in ``least … most`` counts over a box: both sides, each with half the time that is left."""
+def _between(
+    model: IntegerModel | GraphModel, low: Ints, high: Ints, k: int, least: int, most: int, deadline: float
+) -> Answer:
+    """Output ``k`` in ``least … most`` counts over a box: in a chain one side after the other, time shared."""
+    if isinstance(model, GraphModel):
+        return _of(decide_between(Between(model, low, high, k, least, most), deadline))
     answers = []
     for side, (make, bound) in enumerate(((at_most, most), (at_least, least))):
         goal = make(model, low, high, k, min(max(bound, INT32_MIN - 1), INT32_MAX + 1))
@@ -136,14 +145,14 @@ def _between(model: IntegerModel, low: Ints, high: Ints, k: int, least: int, mos
 
 def _answer(goal: Goal | bool, low: Ints, deadline: float) -> Answer:
     if isinstance(goal, Goal):
-        decision: Decision = decide(goal, deadline)
-        return (
-            decision.verdict,
-            decision.method,
-            None if decision.counterexample is None else decision.counterexample[None],
-        )
+        return _of(decide(goal, deadline))
     # The clamp decides: it holds everywhere, or nowhere and any input shows it.
     return ("proven", "clamp", None) if goal else ("refuted", "clamp", low[None])
+
+
+def _of(decision: Decision) -> Answer:
+    row = decision.counterexample
+    return decision.verdict, decision.method, None if row is None else row[None]
 
 
 def _joined(answers: list[Answer]) -> Answer:
@@ -153,7 +162,9 @@ def _joined(answers: list[Answer]) -> Answer:
     return ("undecided" if open_ else "proven"), ", ".join(names), None
 
 
-def _robust(item: RobustProperty, model: IntegerModel, limits: Limits, rows: Ints, k: int, deadline: float) -> Answer:
+def _robust(
+    item: RobustProperty, model: IntegerModel | GraphModel, limits: Limits, rows: Ints, k: int, deadline: float
+) -> Answer:
     """Around every chosen row its output stays; a counter-example is the row and the input beside it."""
     change = floor(exact_ratio(item.change, limits.outputs[k].scale))
     # Values within e of a count's become counts within e / scale, rounded, of it.
@@ -168,7 +179,7 @@ def _robust(item: RobustProperty, model: IntegerModel, limits: Limits, rows: Int
     answers = []
     for index, row in enumerate(chosen):
         low, high = np.maximum(row - radius, model.box_low), np.minimum(row + radius, model.box_high)
-        output = int(model.run(row)[k])
+        output = int(model.run(row).reshape(-1)[k])
         now = time.monotonic()
         share = max((deadline - now) / (len(chosen) - index), ROW_SECONDS_MIN)
         answer = _between(model, low, high, k, output - change, output + change, now + share)
