@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import onnx
 
-from sitsedge.compiler.errors import OnnxImportError
 from sitsedge.compiler.importer.builder import Builder, Data, Value
 from sitsedge.compiler.importer.limits import RANK_MAX, refuse, shown
 from sitsedge.compiler.importer.tensors import Array, TensorReader
@@ -199,6 +198,3 @@ class Call:
         if len(set(made)) != len(made) or len(made) > RANK_MAX:
             raise refuse("node-shape", f"axes {axes[:8]}", f"distinct axes of rank {rank}")
         return made
-
-
-__all__ = ["Call", "OnnxImportError"]

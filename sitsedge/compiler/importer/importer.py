@@ -31,7 +31,7 @@ from sitsedge.compiler.importer.registry import (
     SUPPORTED,
     Lower,
 )
-from sitsedge.compiler.importer.tensors import TensorReader
+from sitsedge.compiler.importer.tensors import TensorReader, type_name
 
 INPUT_TYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
 
@@ -173,12 +173,16 @@ def _input(graph: Any, weights: Mapping[str, Any], override: Shape | None) -> Da
     value = inputs[0]
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type") or tensor.elem_type not in INPUT_TYPES:
-        raise refuse(
+        refusal = refuse(
             "graph-input",
-            f"input {shown(value.name)!r} of another type",
+            f"input {shown(value.name)!r} of type {type_name(tensor.elem_type)}",
             "a tensor of float16, float32 or float64",
             "feed real numbers; embeddings of integer tokens are not compiled",
         )
+        reader = next(((i, node) for i, node in enumerate(graph.node) if value.name in node.input), None)
+        if reader is not None:
+            refusal.node, refusal.operator = label(*reader), shown(reader[1].op_type)
+        raise refusal
     shape = _dims(tensor)
     if len(shape) > 1 and shape[0] is None:
         shape[0] = 1

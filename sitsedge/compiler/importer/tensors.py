@@ -18,7 +18,6 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from sitsedge.compiler.errors import OnnxImportError
 from sitsedge.compiler.importer.limits import EXTERNAL_BYTES_MAX, PARAMETERS_MAX, RANK_MAX, refuse, require, shown
 
 Array = NDArray[Any]
@@ -56,7 +55,7 @@ class TensorReader:
         if tensor.data_type not in _FORMATS:
             raise refuse(
                 "tensor-type",
-                f"{what} with ONNX data type {_type_name(tensor.data_type)}",
+                f"{what} with ONNX data type {type_name(tensor.data_type)}",
                 "float16, float32, float64, an integer type or bool",
                 "export the model in float32",
             )
@@ -151,11 +150,9 @@ def _finite(values: Array, what: str) -> Array:
     return values
 
 
-def _type_name(number: int) -> str:
+def type_name(number: int) -> str:
+    """Name of an ONNX data type for messages."""
     try:
         return str(_T.DataType.Name(number))
     except ValueError:
         return str(number)
-
-
-__all__ = ["TYPES", "Array", "OnnxImportError", "TensorReader"]

@@ -144,7 +144,7 @@ model("two-inputs", "graph-input", lambda m: m.graph.input.append(
     helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 3])))  # fmt: skip
 model("no-input", "graph-input", lambda m: (m.graph.node[0].input.__setitem__(0, "w0"), m.graph.input.pop()))
 model("integer-input", "graph-input", lambda m: m.graph.input[0].CopyFrom(
-    helper.make_tensor_value_info("x", TensorProto.INT32, ["N", 3])))  # fmt: skip
+    helper.make_tensor_value_info("x", TensorProto.INT32, ["N", 3])), "Gemm")  # fmt: skip
 model("two-outputs", "graph-output", lambda m: m.graph.output.append(
     helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])))  # fmt: skip
 model("no-output", "graph-output", lambda m: m.graph.output.pop())
