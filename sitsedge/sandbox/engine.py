@@ -15,9 +15,16 @@ ENGINES = ("jit", "pulley")
 PULLEY_TARGET = "pulley64"
 """The interpreter's bytecode target; runs under MemoryDenyWriteExecute, where a JIT cannot."""
 
+ADDRESSES_BYTES = 1 << 32
+"""What a 32-bit guest can address."""
 
-def make_engine(kind: str, limits: SandboxLimits) -> wasmtime.Engine:
-    """A deterministic engine: fuel, epoch, canonical NaNs, deterministic relaxed SIMD, nothing extra."""
+
+def make_engine(kind: str, limits: SandboxLimits, *, native_relaxed_dot: bool = False) -> wasmtime.Engine:
+    """A deterministic engine: fuel, epoch, canonical NaNs, deterministic relaxed SIMD, nothing extra.
+
+    ``native_relaxed_dot`` takes relaxed SIMD as the machine has it: only for modules whose one relaxed instruction is
+    the dot product with a second operand in 0 … 127, where all machines agree.
+    """
     if kind not in ENGINES:
         raise SandboxError("sandbox-engine", found=repr(kind), expected=" or ".join(ENGINES))
     config = wasmtime.Config()
@@ -30,30 +37,33 @@ def make_engine(kind: str, limits: SandboxLimits) -> wasmtime.Engine:
     config.cranelift_nan_canonicalization = True
     config.wasm_simd = True
     config.wasm_relaxed_simd = True
-    config.wasm_relaxed_simd_deterministic = True
+    config.wasm_relaxed_simd_deterministic = not native_relaxed_dot
     for feature in ("threads", "memory64", "multi_memory", "tail_call", "gc", "function_references"):
         setattr(config, f"wasm_{feature}", False)
     config.wasm_exceptions = False
     config.max_wasm_stack = limits.stack_bytes
     # The memory never moves, so a host view of it stays valid for as long as the store lives.
     config.memory_may_move = False
-    config.memory_reservation = limits.memory_bytes
+    # Where every 32-bit address has its own address space, the guard catches what leaves the memory and no access pays
+    # for a check; only address space is taken, the limit on bytes is the store's. The interpreter checks anyway.
+    config.memory_reservation = limits.memory_bytes if kind == "pulley" else ADDRESSES_BYTES
     config.memory_reservation_for_growth = 0
     config.memory_guard_size = 65536
     return wasmtime.Engine(config)
 
 
-def configuration_key(kind: str, limits: SandboxLimits) -> str:
+def configuration_key(kind: str, limits: SandboxLimits, *, native_relaxed_dot: bool = False) -> str:
     """Text that changes whenever compiled code could: engine, version, machine and compile-time limits."""
     return "|".join(
         (
-            "sits-sandbox-1",
+            "sits-sandbox-2",
             f"wasmtime {version('wasmtime')}",
             kind,
             platform.machine(),
             platform.system(),
             f"memory {limits.memory_bytes}",
             f"stack {limits.stack_bytes}",
+            f"relaxed dot {'native' if native_relaxed_dot else 'portable'}",
         )
     )
 

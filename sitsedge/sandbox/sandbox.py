@@ -79,7 +79,9 @@ class Sandbox:
         limits: SandboxLimits | None = None,
         engine: str = "jit",
         cache_dir: Path | None = None,
+        native_relaxed_dot: bool = False,
     ) -> None:
+        """``native_relaxed_dot``: see ``engine.make_engine``; for the compiler's own relaxed modules only."""
         self.limits = limits or SandboxLimits()
         self.digest = hashlib.sha256(wasm).digest()
         self.engine_kind = engine
@@ -87,7 +89,8 @@ class Sandbox:
         self._open = True
         self._ready = False
         self._wall_ticks = -(-self.limits.wall_ms // self.limits.tick_ms) + _TICKS_SPARE
-        self._engine = make_engine(engine, self.limits)
+        self._engine = make_engine(engine, self.limits, native_relaxed_dot=native_relaxed_dot)
+        self._native_relaxed_dot = native_relaxed_dot
         self._module = self._compile(wasm, cache_dir)
         if self._module.imports:
             first = self._module.imports[0]
@@ -114,7 +117,7 @@ class Sandbox:
                 expected=f"a WebAssembly binary of at most {WASM_BYTES_MAX} bytes",
             )
         cache = CodeCache(cache_dir) if cache_dir is not None else None
-        key = configuration_key(self.engine_kind, self.limits)
+        key = configuration_key(self.engine_kind, self.limits, native_relaxed_dot=self._native_relaxed_dot)
         code = cache.load(self.digest, key) if cache is not None else None
         if code is not None:
             try:

@@ -33,10 +33,9 @@ class Unroll:
     every figure 0 nothing is unrolled; the integers are the same.
     """
 
-    dots: int = 1 << 15
-    """Dot products with their weights in the code, all nodes together: 1 MB, which compiles in half a second."""
-    node_dots: int = 1 << 14
-    """The same, of one position of one node."""
+    dots: int = 768
+    """Dot products with their weights in the code, all nodes together: 25 KB of code and constants, which a first-level
+    cache holds. Above that the loop over tables is faster, as its code stays and its weights are fetched ahead."""
     position_dots: int = 512
     """Up to this many dot products of a node the positions are unrolled too."""
     vectors: int = 64
@@ -49,7 +48,7 @@ class Unroll:
     """Groups of four inputs checked and narrowed: 1,024 inputs, as many as the sandbox passes."""
 
 
-NO_UNROLL = Unroll(dots=0, node_dots=0, position_dots=0, vectors=0, moves=0, probes=0, box=0)
+NO_UNROLL = Unroll(dots=0, position_dots=0, vectors=0, moves=0, probes=0, box=0)
 
 
 @dataclass(frozen=True, slots=True)

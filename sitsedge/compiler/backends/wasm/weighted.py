@@ -66,7 +66,7 @@ def emit_weighted(plan: Plan, node: Dense | Conv, code: Code, target: Region) ->
     work = _work(plan, node, target)
     dots = sum(int(np.count_nonzero(_halves(unit))) for unit in work.units)
     positions = work.counts[0] * work.counts[1]
-    room = min(plan.unroll.node_dots, plan.dots_left)
+    room = plan.dots_left
     unrolled = positions == 1 or dots * positions <= min(plan.unroll.position_dots, room)
     if dots <= room:
         plan.dots_left -= dots * (positions if unrolled else 1)
@@ -277,11 +277,32 @@ def store(code: Code, target: Place, width: int, halves: tuple[int, int]) -> Non
         code.store_at(target.moved(VECTOR * i))
 
 
-def _tables(plan: Plan, code: Code, work: _Work) -> Callable[[Place, Place], None]:
-    """The kernel of one position with weights, offsets and requantise constants in tables."""
-    terms = round_up(max(len(unit.offsets) for unit in work.units), TERMS_A_ROUND)
-    kind = "<i2" if work.lanes == 2 else "i1"
-    weights = np.zeros((len(work.units), terms, BLOCK, work.lanes), kind)
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """Addresses of the tables of one node, and how a pass of ``units`` units runs through them.
+
+    ``step`` is the distance of the words where they lie one after another; then there is no table of offsets.
+    """
+
+    weights: int
+    offsets: int
+    constants: int
+    units: int
+    passes: int
+    terms: int
+    shared: bool
+    step: int
+    rows: int
+    shifts: list[int]
+
+
+def _lay_tables(plan: Plan, work: _Work) -> _Tables:
+    terms = max(len(unit.offsets) for unit in work.units)
+    even = all(np.array_equal(unit.offsets, work.units[0].offsets[0] + 4 * np.arange(terms)) for unit in work.units)
+    # Spare words would lie outside the value, perhaps outside the memory; so only whole rounds go without a table.
+    step = 4 if even and terms % TERMS_A_ROUND == 0 else 0
+    terms = round_up(terms, TERMS_A_ROUND)
+    weights = np.zeros((len(work.units), terms, BLOCK, work.lanes), "<i2" if work.lanes == 2 else "i1")
     offsets = np.zeros((len(work.units), terms), "<i4")
     for i, unit in enumerate(work.units):
         weights[i, : len(unit.offsets)] = unit.weights
@@ -289,61 +310,86 @@ def _tables(plan: Plan, code: Code, work: _Work) -> Callable[[Place, Place], Non
         offsets[i] = unit.offsets[0]
         offsets[i, : len(unit.offsets)] = unit.offsets
     shared = bool((offsets == offsets[0]).all())
-    counts = sorted({int(shift) for shift in work.after.shift})
-    after = work.after
-    rows = [after.start, after.low, after.high, *(np.where(after.shift == count, 0, -1) for count in counts[1:])]
-    constants = np.stack([row.reshape(-1, BLOCK) for row in rows], axis=1).astype("<i4")
-    at_weights, at_offsets, at_constants = (
-        plan.memory.data(table) for table in (weights, offsets[:1] if shared else offsets, constants)
+    units = max(
+        count for count in range(1, UNITS_A_PASS + 1) if len(work.units) % count == 0 and (shared or count == 1)
     )
-    sums, word = [code.v128_local(), code.v128_local()], code.v128_local()
+    passes = len(work.units) // units
+    by_pass = weights.reshape(passes, units, terms, BLOCK, work.lanes).transpose(0, 2, 1, 3, 4)
+    after = work.after
+    shifts = sorted({int(shift) for shift in after.shift})
+    rows = [after.start, after.low, after.high, *(np.where(after.shift == shift, 0, -1) for shift in shifts[1:])]
+    constants = np.stack([row.reshape(-1, BLOCK) for row in rows], axis=1).astype("<i4")
+    return _Tables(
+        weights=plan.memory.data(np.ascontiguousarray(by_pass)),
+        offsets=int(offsets[0, 0]) if step else plan.memory.data(offsets[:1] if shared else offsets),
+        constants=plan.memory.data(constants),
+        units=units,
+        passes=passes,
+        terms=terms,
+        shared=shared,
+        step=step,
+        rows=len(rows),
+        shifts=shifts,
+    )
 
-    def finish(constant: Place) -> None:
-        for half, local in enumerate(sums):
 
-            def row(number: int, half: int = half) -> None:
-                code.load_at(constant.moved(32 * number + VECTOR * half))
+def _tables(plan: Plan, code: Code, work: _Work) -> Callable[[Place, Place], None]:
+    """The kernel of one position with weights, offsets and requantise constants in tables."""
+    tables = _lay_tables(plan, work)
+    sums, word = [code.v128_local() for _ in range(2 * tables.units)], code.v128_local()
+    unit_bytes = 32 * tables.rows
+    term_bytes = 2 * VECTOR * tables.units
 
-            _finish(
-                code,
-                local,
-                counts=counts,
-                mask=lambda count, row=row: row(3 + counts[1:].index(count)),  # type: ignore[misc]
-                low=(lambda row=row: row(1)) if after.clamps[0] else None,  # type: ignore[misc]
-                high=(lambda row=row: row(2)) if after.clamps[1] else None,  # type: ignore[misc]
-            )
+    def finish(local: int, constant: Place) -> None:
+        def row(number: int) -> None:
+            code.load_at(constant.moved(32 * number))
+
+        _finish(
+            code,
+            local,
+            counts=tables.shifts,
+            mask=lambda shift: row(3 + tables.shifts[1:].index(shift)),
+            low=(lambda: row(1)) if work.after.clamps[0] else None,
+            high=(lambda: row(2)) if work.after.clamps[1] else None,
+        )
 
     def kernel(source: Place, target: Place) -> None:
         def words(offset: Place, weight: Place) -> None:
             for i in range(TERMS_A_ROUND):
-                code.address(source)
-                code.i32_load(offset.moved(4 * i))
-                code.i32_add()
-                code.load32_splat_here()
+                if tables.step:
+                    code.load32_splat_at(offset.moved(tables.step * i))
+                else:
+                    code.address(source)
+                    code.i32_load(offset.moved(4 * i))
+                    code.i32_add()
+                    code.load32_splat_here()
                 code.local_set(word)
-                for half, local in enumerate(sums):
-                    _dot_loaded(code, local, word, weight.moved(32 * i + VECTOR * half), work.lanes)
+                for number, local in enumerate(sums):
+                    _dot_loaded(code, local, word, weight.moved(term_bytes * i + VECTOR * number), work.lanes)
 
-        def unit(constant: Place, offset: Place, weight: Place, written: Place) -> None:
-            for half, local in enumerate(sums):
-                code.load_at(constant.moved(VECTOR * half))
+        def one_pass(constant: Place, offset: Place, weight: Place, written: Place) -> None:
+            def half(number: int) -> Place:
+                return constant.moved(unit_bytes * (number // 2) + VECTOR * (number % 2))
+
+            for number, local in enumerate(sums):
+                code.load_at(half(number))
                 code.local_set(local)
-            code.repeat(
-                terms // TERMS_A_ROUND,
-                ((offset, 4 * TERMS_A_ROUND), (weight, 32 * TERMS_A_ROUND)),
-                words,
-                unrolled=False,
-            )
-            finish(constant)
-            store(code, written, work.target.width, (sums[0], sums[1]))
+            steps = ((offset, 4 * TERMS_A_ROUND), (weight, term_bytes * TERMS_A_ROUND))
+            code.repeat(tables.terms // TERMS_A_ROUND, steps, words, unrolled=False)
+            for number, local in enumerate(sums):
+                finish(local, half(number))
+            for i in range(tables.units):
+                place = written.moved(i * BLOCK * work.target.width)
+                store(code, place, work.target.width, (sums[2 * i], sums[2 * i + 1]))
 
+        first = source.moved(tables.offsets) if tables.step else Place(tables.offsets)
         steps = (
-            (Place(at_constants), 32 * len(rows)),
-            (Place(at_offsets), 0 if shared else 4 * terms),
-            (Place(at_weights), 32 * terms),
-            (target, BLOCK * work.target.width),
+            (Place(tables.constants), unit_bytes * tables.units),
+            (first, 0 if tables.shared else 4 * tables.terms),
+            (Place(tables.weights), term_bytes * tables.terms),
+            (target, BLOCK * work.target.width * tables.units),
         )
-        code.repeat(len(work.units), steps, unit, unrolled=False)
+        code.repeat(tables.passes, steps, one_pass, unrolled=False)
 
     return kernel
 

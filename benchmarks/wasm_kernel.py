@@ -1,0 +1,206 @@
+"""Time of an integer network in WebAssembly against C compiled for this machine, and of a call from Python, in one run.
+
+    python -m benchmarks.wasm_kernel [--rounds N]
+
+A chain of Dense layers with 7-bit activations (64-128-64-8) is emitted as both WebAssembly variants and as C from the
+same integer graph. The C is compiled by every compiler found (clang, gcc) with ``-O3 -march=native``, with weights as
+int8 and as int16, and the fastest counts. Every program's outputs are compared with the reference first. Kernels run
+a thousand times inside one call, C in a loop of its own, WebAssembly in a loop of a second module; the sandbox's
+metering stays on. Times are this thread's CPU time, medians of interleaved rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import itertools
+import platform
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import wasmtime
+
+from sitsedge.compiler.backends.wasm import emit_wasm
+from sitsedge.compiler.graph.integer_graph import Dense, Input, IntegerGraph
+from sitsedge.compiler.graph.intervals import prove
+from sitsedge.compiler.graph.reference import run
+from sitsedge.compiler.reference import INT32_MAX, INT32_MIN
+from sitsedge.sandbox import Sandbox, SandboxLimits
+from sitsedge.sandbox.engine import make_engine
+
+SIZES = (64, 128, 64, 8)
+CALLS = 1_000
+COMPILERS = ("clang", "gcc")
+
+DRIVER = """(module (import "guest" "infer" (func $infer (result i32)))
+  (func (export "run") (param $left i32)
+    (loop $again
+      (drop (call $infer))
+      (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"""
+
+
+def network(sizes: tuple[int, ...] = SIZES, seed: int = 1) -> IntegerGraph:
+    """Random int8 weights, inputs and hidden activations in 0 … 127, int32 outputs."""
+    rng = np.random.default_rng(seed)
+    nodes = []
+    source = "x"
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        last = i == len(sizes) - 2
+        nodes.append(
+            Dense.make(
+                f"l{i}",
+                source,
+                weights=rng.integers(-127, 128, (outputs, inputs)),
+                bias=rng.integers(-1000, 1000, outputs),
+                shift=0 if last else 10,
+                low=INT32_MIN if last else 0,
+                high=INT32_MAX if last else 127,
+            )
+        )
+        source = f"l{i}"
+    graph = IntegerGraph.make(Input.make("x", (sizes[0],), box_low=0, box_high=127), tuple(nodes))
+    prove(graph)
+    return graph
+
+
+def c_source(graph: IntegerGraph, weight_type: str) -> str:
+    """The chain as C with constant trip counts; ``weight_type`` is int8_t or int16_t."""
+    lines = ["#include <stdint.h>", ""]
+    body = []
+    source = "x"
+    for i, node in enumerate(graph.nodes):
+        assert isinstance(node, Dense), "a chain of Dense layers"
+        outputs, inputs = node.weights.shape
+        numbers = ", ".join(str(int(w)) for w in node.columns().reshape(-1))
+        start = ", ".join(str(int(b)) for b in node.bias + node.rounding)
+        lines.append(f"static const {weight_type} w{i}[{outputs}][{inputs}] = {{{numbers}}};")
+        lines.append(f"static const int32_t b{i}[{outputs}] = {{{start}}};")
+        last = i == len(graph.nodes) - 1
+        target = "y" if last else f"h{i}"
+        clamp = "acc" if last else f"acc < {node.low[0]} ? {node.low[0]} : acc > {node.high[0]} ? {node.high[0]} : acc"
+        if not last:
+            body.append(f"  int16_t h{i}[{outputs}];")
+        body += [
+            f"  for (int i = 0; i < {outputs}; i++) {{",
+            f"    int32_t acc = b{i}[i];",
+            f"    for (int j = 0; j < {inputs}; j++) acc += (int32_t)w{i}[i][j] * {source}[j];",
+            f"    acc >>= {int(node.shift[0])};",
+            f"    {target}[i] = {clamp};",
+            "  }",
+        ]
+        source = target
+    lines += ["", "__attribute__((noinline)) void infer(const int16_t *restrict x, int32_t *restrict y) {", *body, "}"]
+    # The barrier keeps the compiler from doing the same work once.
+    lines.append("void run(const int16_t *x, int32_t *y, int n) {")
+    lines.append('  for (int i = 0; i < n; i++) { infer(x, y); __asm__ volatile("" ::: "memory"); }')
+    lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def c_kernels(graph: IntegerGraph, row: np.ndarray, folder: Path) -> dict[str, Callable[[], None]]:
+    """A program for every compiler found and both weight types, each checked against the reference."""
+    found: dict[str, Callable[[], None]] = {}
+    given = (ctypes.c_int16 * len(row))(*row.tolist())
+    wanted = run(graph, row).tolist()
+    for compiler in COMPILERS:
+        path = shutil.which(compiler)
+        if path is None:
+            continue
+        for kind in ("int8_t", "int16_t"):
+            source = folder / f"{kind}.c"
+            source.write_text(c_source(graph, kind))
+            library = folder / f"{compiler}-{kind}.so"
+            command = [path, "-O3", "-march=native", "-shared", "-fPIC", "-o", str(library), str(source)]
+            subprocess.run(command, check=True)
+            program = ctypes.CDLL(str(library)).run
+            result = (ctypes.c_int32 * len(wanted))()
+            program(given, result, 1)
+            assert list(result) == wanted, f"{compiler} with {kind} differs from the reference"
+            found[f"{compiler} {kind}"] = partial(program, given, result, CALLS)
+    return found
+
+
+def wasm_kernel(graph: IntegerGraph, row: np.ndarray, *, relaxed: bool, native: bool) -> Callable[[], None]:
+    """The kernel in a loop of a second module; ``native`` lets relaxed instructions be the machine's own."""
+    engine = make_engine("jit", SandboxLimits(), native_relaxed_dot=native)
+    store = wasmtime.Store(engine)
+    store.set_fuel(1 << 62)
+    store.set_epoch_deadline(1 << 40)
+    guest = wasmtime.Instance(store, wasmtime.Module(engine, emit_wasm(graph, relaxed=relaxed)), [])
+    exports = guest.exports(store)
+    at = {name: exports[f"sits_{name}"](store) for name in ("input", "output")}
+    memory = exports["memory"]
+    assert isinstance(memory, wasmtime.Memory)
+    memory.write(store, row.astype("<i4").tobytes(), at["input"])
+    driver = wasmtime.Module(engine, wasmtime.wat2wasm(DRIVER))
+    loop = wasmtime.Instance(store, driver, [exports["sits_infer"]]).exports(store)["run"]
+    assert isinstance(loop, wasmtime.Func)
+    loop(store, 1)
+    wanted = run(graph, row)
+    result = memory.read(store, at["output"], at["output"] + 4 * wanted.size)
+    assert np.array_equal(np.frombuffer(bytes(result), "<i4"), wanted), "the module differs from the reference"
+    return lambda: loop(store, CALLS)
+
+
+def calls(graph: IntegerGraph, row: np.ndarray, *, relaxed: bool) -> tuple[Sandbox, Callable[[], None]]:
+    """``Sandbox.infer`` of the product, with all its checks."""
+    sandbox = Sandbox(emit_wasm(graph, relaxed=relaxed), native_relaxed_dot=relaxed)
+    given = row.tolist()
+    assert sandbox.infer(given) == tuple(run(graph, row).tolist())
+
+    def several() -> None:
+        for _ in range(CALLS):
+            sandbox.infer(given)
+
+    return sandbox, several
+
+
+def medians(programs: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+    """Microseconds for one inference: medians of rounds in which every program runs once."""
+    taken: dict[str, list[int]] = {name: [] for name in programs}
+    for _ in range(rounds):
+        for name, program in programs.items():
+            before = time.thread_time_ns()
+            program()
+            taken[name].append(time.thread_time_ns() - before)
+    return {name: statistics.median(times) / CALLS / 1000 for name, times in taken.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=41)
+    rounds = parser.parse_args().rounds
+    graph = network()
+    row = np.random.default_rng(2).integers(0, 128, SIZES[0])
+    with tempfile.TemporaryDirectory() as folder:
+        native = c_kernels(graph, row, Path(folder))
+        plain, plain_calls = calls(graph, row, relaxed=False)
+        relaxed, relaxed_calls = calls(graph, row, relaxed=True)
+        with plain, relaxed:
+            programs = native | {
+                "wasm simd128": wasm_kernel(graph, row, relaxed=False, native=False),
+                "wasm relaxed, portable": wasm_kernel(graph, row, relaxed=True, native=False),
+                "wasm relaxed, native": wasm_kernel(graph, row, relaxed=True, native=True),
+                "call, simd128": plain_calls,
+                "call, relaxed": relaxed_calls,
+            }
+            times = medians(programs, rounds)
+    print(f"{'-'.join(map(str, SIZES))} on {platform.machine()}, {rounds} rounds of {CALLS}, median microseconds")
+    best = min((times[name] for name in native), default=None)
+    for name, value in times.items():
+        ratio = f"{value / best:8.2f} × the fastest C" if best and name.startswith("wasm") else ""
+        print(f"  {name:24}{value:8.3f}{ratio}")
+    missing = [compiler for compiler in COMPILERS if shutil.which(compiler) is None]
+    if missing:
+        print(f"  not here: {', '.join(missing)}")
+
+
+if __name__ == "__main__":
+    main()
