@@ -6,13 +6,16 @@ goes through the operations in order and asks each for the rows that force it:
 
 * bits   k rows b·(1 - b) = 0, and either (v - Σ 2^i b_i)·1 = 0 with 0 <= v < 2^k, or with T = v - Σ 2^i b_i the row
          T·(2^k - T) = 0 and 0 <= v < 2^(k+1): T is 0 or 2^k, so the bits are those of v;
-* mul    a·b = 2^shift·w. Exact for shift 0; for a = T of k = shift above, w is 0 or b;
+* mul    a·b = 2^shift·w. Exact for shift 0; for a = T of k = shift above, w is 0 or b; that is ReLU(b) where b is the
+         sum of all bits of v, or v - 2^k, or v - 2^k + 1, for which w is 0 on either side of the change;
 * out    (value - y)·1 = 0;
 * x, ctx s·0 = 0, a row of its own, so that the signal has an IC point whatever the weights are.
 
 A row with no such part is reported too. The ranges come from interval arithmetic over the box, exact on Σ 2^(i-s) b_i
-of one value and on min(u, 0) = u - ReLU(u). All numbers stay far below r/2, so equality in the field is equality of
-integers. The analysis is sound and not complete: what it does not recognise it calls "not shown".
+of one value, on min(u, 0) = u - ReLU(u), on S + c·ReLU(u), which is the larger (c < 0: the smaller) of S and S + c·u,
+and on sums of products of bits of one value, which are tabulated over all it can be. All numbers stay far below r/2, so
+equality in the field is equality of integers. The analysis is sound and not complete: what it does not recognise it
+calls "not shown".
 """
 
 from __future__ import annotations
@@ -28,6 +31,12 @@ from attest.proof.signals import CTX_BYTES, VALUE_MAX, VALUE_MIN
 
 MAGNITUDE_MAX: Final = 1 << 250
 """Below r/2 on both curves (r has 254 and 255 bits): two integers this small that are equal mod r are equal."""
+FUNCTION_VALUES_MAX: Final = 1 << 12
+"""Products of bits of one value are tabulated if the value has no more values than this: tables of 12 bits."""
+FUNCTION_ENTRIES_MAX: Final = 1 << 22
+"""All tables together, in entries: 2^10 of the largest, tens of megabytes. Further ones have the range of a product."""
+SPLITS_MAX: Final = 128
+"""Most ReLUs of one sum that are looked at by cases; a maximum of n values has n - 1. Keeps long sums fast."""
 FINDINGS_MAX: Final = 16
 """One fault often hides many wires; more lines than this help nobody."""
 
@@ -121,6 +130,60 @@ class _Relu:
     low: Interval
 
 
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A wire that is ``table[v - lo]`` of the value v, in lo … hi, whose bits are ``group``."""
+
+    group: _Bits
+    table: tuple[int, ...]
+
+
+class _Functions:
+    """Tables of wires that are products of bits of one value, shared where values of one range are treated alike."""
+
+    def __init__(self) -> None:
+        self.of_wire: dict[int, _Function] = {}
+        self._products: dict[tuple[object, ...], tuple[int, ...]] = {}
+        self._entries = 0
+
+    def product(self, group: _Bits, a: _Terms, b: _Terms) -> tuple[int, ...] | None:
+        """Table of a·b, both over wires of ``group``; None where it would be too large."""
+        size = _width(group.value) + 1
+        if size > FUNCTION_VALUES_MAX:
+            return None
+        key = (group.value, group.k, self._relative(group, a), self._relative(group, b))
+        if key not in self._products:
+            if self._entries + size > FUNCTION_ENTRIES_MAX:
+                return None
+            self._entries += size
+            factors = zip(self.sums(group, dict(a)), self.sums(group, dict(b)), strict=True)
+            self._products[key] = tuple([x * y for x, y in factors])
+        return self._products[key]
+
+    def _relative(self, group: _Bits, terms: _Terms) -> tuple[object, ...]:
+        """``terms`` as functions of the value: equal keys mean equal functions."""
+        return tuple(
+            [
+                (id(self.of_wire[wire].table), c)
+                if wire in self.of_wire
+                else (wire - group.first if wire else -1, c, 0)
+                for wire, c in terms
+            ]
+        )
+
+    def sums(self, group: _Bits, coefficients: Mapping[int, int]) -> list[int]:
+        """Σ c·w for every value of the group; the constant, bits and functions of the group occur, nothing else."""
+        low, high = group.value.lo, group.value.hi
+        sums = [coefficients.get(0, 0)] * (high - low + 1)
+        for wire, c in coefficients.items():
+            if wire in self.of_wire:
+                sums = [total + c * value for total, value in zip(sums, self.of_wire[wire].table, strict=True)]
+            elif wire:
+                bit = wire - group.first
+                sums = [total + c * ((v >> bit) & 1) for total, v in zip(sums, range(low, high + 1), strict=True)]
+        return sums
+
+
 class _Ranges:
     """Ranges of linear combinations over the wires forced so far."""
 
@@ -128,23 +191,62 @@ class _Ranges:
         self.of_wire: dict[int, Interval] = {0: Interval(1, 1)}
         self.bits: dict[int, _Bits] = {}
         self.relus: dict[int, _Relu] = {}
+        self.functions = _Functions()
+        self._splits = 0
 
     def known(self, terms: _Terms) -> bool:
         return all(wire in self.of_wire for wire, _ in terms)
 
     def of(self, terms: _Terms) -> Interval:
-        """Range of Σ c·w, with c·ReLU(u) read as c·u - c·min(u, 0) wherever that is narrower."""
+        """Range of Σ c·w, with c·ReLU(u) read as c·u - c·min(u, 0) wherever that is narrower, and by cases of u."""
         sums, offset = dict(terms), Interval(0, 0)
         for wire in [w for w, _ in reversed(terms) if w in self.relus]:
             sums, offset = self._substituted(sums, offset, wire)
-        return _plus(self._plain(sums), offset)
+        self._splits = 0
+        return _common(_plus(self._plain(sums), offset), self._by_cases(dict(terms)))
+
+    def _by_cases(self, sums: dict[int, int]) -> Interval:
+        """Range by S + c·ReLU(u) = max(S, S + c·u), min for c < 0, where S shares wires with u; last ReLU first."""
+        total = Interval(0, 0)
+        for wire in sorted([w for w in sums if w in self.relus], reverse=True):
+            c = sums.get(wire, 0)
+            if not c or self._splits >= SPLITS_MAX:
+                continue
+            u = self.relus[wire].u
+            near = {w for term, _ in u if term for w in self._siblings(term) if sums.get(w, 0)}
+            if not near:
+                continue
+            self._splits += 1
+            without = {w: sums[w] for w in near}
+            within = dict(without)
+            for w, factor in u:
+                within[w] = within.get(w, 0) + c * factor
+            s, t = self._by_cases(without), self._by_cases({w: x for w, x in within.items() if x})
+            pick = max if c > 0 else min
+            total = _plus(total, Interval(pick(s.lo, t.lo), pick(s.hi, t.hi)))
+            sums = {w: x for w, x in sums.items() if w != wire and w not in near}
+        return _plus(total, self._plain(sums))
+
+    def _siblings(self, wire: int) -> Sequence[int]:
+        group = self.bits.get(wire)
+        return range(group.first, group.first + group.k) if group else (wire,)
+
+    def group_of(self, *parts: _Terms) -> _Bits | None:
+        """The value whose bits, or products of them, all wires are; None where there is no such value."""
+        found: _Bits | None = None
+        for wire in [wire for terms in parts for wire, _ in terms if wire]:
+            function = self.functions.of_wire.get(wire)
+            group = function.group if function else self.bits.get(wire)
+            if group is None or (found is not None and group is not found):
+                return None
+            found = group
+        return found
 
     def _substituted(self, sums: dict[int, int], offset: Interval, wire: int) -> tuple[dict[int, int], Interval]:
         relu, factor = self.relus[wire], sums[wire]
         touched = {wire: factor}
         for w, _ in relu.u:
-            group = self.bits.get(w)
-            for sibling in range(group.first, group.first + group.k) if group else (w,):
+            for sibling in self._siblings(w):
                 touched[sibling] = sums.get(sibling, 0)
         after = {**touched, wire: 0}
         for w, c in relu.u:
@@ -158,11 +260,22 @@ class _Ranges:
     def _plain(self, sums: Mapping[int, int]) -> Interval:
         """Each wire, or each value's bits, by itself."""
         total, groups = Interval(0, 0), dict[int, dict[int, int]]()
+        tabulated: dict[int, dict[int, int]] = {}
         for wire, c in sums.items():
-            if c and (group := self.bits.get(wire)) is not None:
+            if c and (function := self.functions.of_wire.get(wire)) is not None:
+                tabulated.setdefault(function.group.first, {})[wire] = c
+            elif c and (group := self.bits.get(wire)) is not None:
                 groups.setdefault(group.first, {})[wire - group.first] = c
             elif c:
                 total = _plus(total, _times(c, self.of_wire[wire]))
+        for first, functions in tabulated.items():
+            if len(functions) == 1 and first not in groups:
+                [(wire, c)] = functions.items()
+                total = _plus(total, _times(c, self.of_wire[wire]))
+                continue
+            functions |= {first + bit: c for bit, c in groups.pop(first, {}).items()}
+            found = self.functions.sums(self.bits[first], functions)
+            total = _plus(total, Interval(min(found), max(found)))
         for first, coefficients in groups.items():
             pattern = self.bits[first].weights_from(coefficients)
             if pattern is not None:
@@ -286,19 +399,38 @@ class Analysis:
                 self._report("range", where, "a product far below the field's size")
                 return
             self.ranges.of_wire[op.wire] = Interval(min(corners), max(corners))
+            self._tabulate(op)
+
+    def _tabulate(self, op: MulOp) -> None:
+        """A product of functions of one value is one, with the exact range of it."""
+        group = self.ranges.group_of(op.a.terms, op.b.terms)
+        table = self.ranges.functions.product(group, op.a.terms, op.b.terms) if group else None
+        if group and table is not None:
+            self.ranges.functions.of_wire[op.wire] = _Function(group, table)
+            self.ranges.of_wire[op.wire] = Interval(min(table), max(table))
 
     def _selected(self, op: MulOp, top: _Bits, b: Interval) -> Interval:
         """Range of T·b / 2^k, T being 0 for v < 2^k and 2^k otherwise; b = bits of v from s makes it a ReLU."""
         bit = {wire - top.first: c for wire, c in op.b.terms}
         pattern = top.weights_from(bit) if bit and min(bit) >= 0 and max(bit) < top.k else None
         if pattern is None or pattern[0] != 1:
+            # T = 2^k for v - 2^k >= 0. With b = v - 2^k, or one more, w = b for b >= 0, or b >= 1: max(b, 0).
+            over = (self._value_of(op.a, top) - (1 << top.k) - op.b).constant_value
+            if over in (0, -1):
+                self.ranges.relus[op.wire] = _Relu(op.b.terms, Interval(min(b.lo, 0), min(b.hi, 0)))
+                return Interval(max(b.lo, 0), max(b.hi, 0))
             return Interval(min(b.lo, 0), max(b.hi, 0))
         u = Interval(top.value.lo - (1 << top.k), top.value.hi - (1 << top.k))
         shift = pattern[1]
         if shift == 0:
-            terms = op.a + LinearCombination(tuple((wire, 1 << i) for i, wire in enumerate(_wires(top)))) - (1 << top.k)
+            terms = self._value_of(op.a, top) - (1 << top.k)
             self.ranges.relus[op.wire] = _Relu(terms.terms, Interval(min(u.lo, 0), min(u.hi, 0)))
         return Interval(max(u.lo, 0) >> shift, max(u.hi, 0) >> shift)
+
+    @staticmethod
+    def _value_of(top: LinearCombination, bits: _Bits) -> LinearCombination:
+        """v = T + Σ 2^i b_i."""
+        return top + LinearCombination(tuple((wire, 1 << i) for i, wire in enumerate(_wires(bits))))
 
     def _out(self, op: OutOp) -> None:
         wire = 1 + self.circuit.n_inputs + op.index
@@ -325,6 +457,12 @@ def _plus(a: Interval, b: Interval) -> Interval:
 
 def _times(c: int, a: Interval) -> Interval:
     return Interval(c * a.lo, c * a.hi) if c >= 0 else Interval(c * a.hi, c * a.lo)
+
+
+def _common(a: Interval, b: Interval) -> Interval:
+    """Both hold, so their intersection does; the first where rows that contradict each other leave nothing."""
+    low, high = max(a.lo, b.lo), min(a.hi, b.hi)
+    return Interval(low, high) if low <= high else a
 
 
 def _width(a: Interval) -> int:

@@ -20,12 +20,46 @@ P = 257
 BOX = Interval(-8, 7)
 CTX = 5
 
+
+def largest(builder: CircuitBuilder, value: LinearCombination, _: Interval) -> LinearCombination:
+    """min(max(x, 3 - x), 5): the bits of the second step are enough for the maximum's own range alone."""
+    maximum = 3 - value + builder.relu_shift(2 * value - 3, Interval(-19, 11))
+    return builder.at_most(maximum, Interval(-4, 11), 5)
+
+
+def chosen(builder: CircuitBuilder, value: LinearCombination, _: Interval) -> LinearCombination:
+    """max(x, 1 - x) and whether x is larger, from one strict comparison; the maximum's range is needed again."""
+    ahead = 2 * value - 1
+    v = ahead + 31
+    top = v - LinearCombination.weighted((1 << i, bit) for i, bit in enumerate(builder.add_bits(v, 5)))
+    builder.add_constraint(top, 32 - top, LinearCombination())
+    larger = builder.add_mul(top, LinearCombination.constant(1), shift=5)
+    maximum = 1 - value + builder.add_mul(top, ahead, shift=5)
+    return larger + builder.relu_shift(maximum - 1, Interval(-7, 8))
+
+
+def looked_up(builder: CircuitBuilder, value: LinearCombination, _: Interval) -> LinearCombination:
+    """Exclusive or of two bits of x + 8, halved and rounded: fits the bits of the second step as a table alone."""
+    bits = builder.add_bits(value + 8, 4)
+    builder.add_constraint(
+        value + 8 - LinearCombination.weighted((1 << i, bit) for i, bit in enumerate(bits)),
+        LinearCombination.constant(1),
+        LinearCombination(),
+    )
+    both = builder.add_mul(bits[0], bits[1])
+    # 0 … 1 as a table of x, -2 … 2 as a sum.
+    return builder.relu_shift(bits[0] + bits[1] - 2 * both, Interval(0, 1), shift=1)
+
+
 Gadget = Callable[[CircuitBuilder, LinearCombination, Interval], LinearCombination]
 GADGETS: dict[str, Gadget] = {
     "relu": lambda b, v, i: b.relu_shift(v, i),
     "relu-shift": lambda b, v, i: b.relu_shift(v, i, shift=2),
     "round-shift": lambda b, v, i: b.round_shift(v, i, shift=1),
     "at-most": lambda b, v, i: b.at_most(v, i, 2),
+    "largest": largest,
+    "chosen": chosen,
+    "looked-up": looked_up,
     "two-layers": lambda b, v, i: b.relu_shift(3 - b.relu_shift(v, i, shift=1), Interval(-1, 3)),
 }
 NAMED = pytest.mark.parametrize("name", GADGETS)
