@@ -6,12 +6,16 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from sitsedge.compiler.report_figures import pictures
+
 _STYLE = (
     "body{font:15px/1.45 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2733}"
     "table{border-collapse:collapse;margin:.6rem 0 1.4rem;width:100%}"
     "th,td{border-bottom:1px solid #cfd8e0;padding:.3rem .6rem;text-align:right}"
     "th:first-child,td:first-child{text-align:left}th{background:#eef2f5}"
-    "code{font-size:12px;overflow-wrap:anywhere}.note{background:#fff6da;padding:.5rem .8rem}"
+    "code{font-size:12px;overflow-wrap:anywhere}figure{margin:0}figcaption{font-size:12px;text-align:center}"
+    ".figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(16rem,1fr));gap:1rem;margin:.6rem 0 1.4rem}"
+    ".note{background:#fff6da;padding:.5rem .8rem}"
 )
 
 
@@ -59,6 +63,12 @@ def _inputs(row: dict[str, float]) -> str:
     return ", ".join(f"{name} = {value:.6g}" for name, value in row.items())
 
 
+def _setup_text(proof: dict[str, Any]) -> str:
+    if proof["development_key"]:
+        return "Development key: nobody contributed to its set-up."
+    return f"Key from a ceremony of {proof['contributors']} contributors."
+
+
 def render(report: dict[str, Any]) -> bytes:
     """HTML of a report made by ``report.make_report``."""
     name = escape(report["name"])
@@ -74,16 +84,17 @@ def render(report: dict[str, Any]) -> bytes:
     digests = [(part, report["sizes"].get(part, ""), digest) for part, digest in report["digests"].items()]
     parts = (
         f"<h1>{name}</h1><p>{shape} network; integer model beside the float model.</p>",
-        '<p class="note">Development key: nobody contributed to its set-up. This report does not show '
-        f"{escape(report['not_shown'])}.</p>",
+        f'<p class="note">{escape(_setup_text(proof))} This report does not show {escape(report["not_shown"])}.</p>',
         _accuracy(report, "calibration", "Accuracy on calibration rows"),
         _accuracy(report, "held_out", "Accuracy on held-out rows"),
+        pictures(report["figures"]),
         "<h2>Proven output bounds over the input box</h2>",
         _table(("output", "unit", "low", "high", "limit low", "limit high", "inside by proof"), bounds),
         _properties(report),
         "<h2>Circuit</h2>",
         _table(("part", "constraints"), layers),
-        f"<p>Domain {constraints['domain_size']}; a proof took {proof['measured_ms']} ms on the build machine.</p>",
+        f"<p>Domain {constraints['domain_size']}; a proof took {proof['measured_ms']} ms on the build machine: "
+        f"inline in cycles of {proof['inline_from_cycle_ms']} ms or more, deferred in shorter ones.</p>",
         f"<p>Weights {choice['first_weight_bits']} / {choice['weight_bits']} bits, "
         f"activations {choice['activation_bits']} bits; accuracy goal met: {_text(choice['goal_met'])}.</p>",
         "<h2>Passes</h2>",

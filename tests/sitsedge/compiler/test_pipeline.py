@@ -91,6 +91,10 @@ def test_report_says_what_a_reader_needs(built: BuildResult) -> None:
     gap = report["accuracy"]["held_out"]["outputs"]["gap"]
     assert gap["max_error"] >= gap["rms_error"] >= gap["mean_error"] >= 0
     assert gap["max_error_of_span"] < 0.02
+    drawn = report["figures"]["errors"]["gap"]
+    assert sum(drawn["error"]) == 40
+    assert drawn["high"] == gap["max_error"]
+    assert report["proof"]["inline_from_cycle_ms"] >= 2 * report["proof"]["measured_ms"] - 1e-3
     assert report["constraints"]["total"] == sum(report["constraints"]["layers"]) + report["constraints"]["fixed"]
     assert report["passes"][0] == {"pass": "import", "nodes": {"Div": 1, "Gemm": 2, "Relu": 1, "Sub": 1}, "total": 5}
     assert [row["pass"] for row in report["passes"][1:-2]] == ["batch-norm folding", "requantise fusion"]
@@ -134,6 +138,8 @@ def test_html_report_is_well_formed_and_self_contained(built: BuildResult, signe
     assert not tags.open
     assert tags.seen.isdisjoint({"script", "link", "img", "iframe"})
     assert "Development key" in tags.text
+    assert "inline in cycles of" in tags.text
+    assert {"svg", "figure"} <= tags.seen
     assert "does not show that the model is right" in tags.text
 
 
