@@ -274,3 +274,20 @@ def test_nans_are_canonical() -> None:
     for engine in ENGINES:
         with Sandbox(guest(body), engine=engine) as sandbox:
             assert sandbox.infer([0]) == (0x7FC00000,)
+
+
+def test_every_call_has_the_whole_wall_clock_limit() -> None:
+    with Sandbox(sample(), limits=SandboxLimits(wall_ms=100, tick_ms=1)) as sandbox:
+        # Long after the first call's deadline, calls still begin with one of their own.
+        while sandbox._ticker.ticks < 300:
+            assert sandbox.infer([3, 1]) == (2,)
+
+
+def test_a_call_that_never_ends_is_stopped_after_many_that_do() -> None:
+    endless_at_nine = "(if (i32.eq (i32.load (i32.const 64)) (i32.const 9)) (then (loop (br 0)))) i32.const 0"
+    limits = SandboxLimits(fuel=1 << 60, wall_ms=100, tick_ms=1)
+    with Sandbox(guest(endless_at_nine), limits=limits) as sandbox:
+        while sandbox._ticker.ticks < 120:
+            sandbox.infer([1])
+        with pytest.raises(SandboxTimeError):
+            sandbox.infer([9])

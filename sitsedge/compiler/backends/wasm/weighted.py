@@ -25,8 +25,8 @@ from sitsedge.compiler.reference import Ints
 UNITS_A_PASS = 4
 """Units of eight outputs whose sums are kept in registers: eight of the sixteen that x86 has."""
 
-TERMS_A_ROUND = 4
-"""Words per round of a loop over a table."""
+ROUNDS = (8, 4)
+"""Words per round of a loop over a table: the longer round where it does not add many spare words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +292,7 @@ class _Tables:
     terms: int
     shared: bool
     step: int
+    round: int
     rows: int
     shifts: list[int]
 
@@ -299,9 +300,11 @@ class _Tables:
 def _lay_tables(plan: Plan, work: _Work) -> _Tables:
     terms = max(len(unit.offsets) for unit in work.units)
     even = all(np.array_equal(unit.offsets, work.units[0].offsets[0] + 4 * np.arange(terms)) for unit in work.units)
+    longest, shortest = ROUNDS
+    a_round = longest if terms % longest == 0 or terms >= 4 * longest else shortest
     # Spare words would lie outside the value, perhaps outside the memory; so only whole rounds go without a table.
-    step = 4 if even and terms % TERMS_A_ROUND == 0 else 0
-    terms = round_up(terms, TERMS_A_ROUND)
+    step = 4 if even and terms % a_round == 0 else 0
+    terms = round_up(terms, a_round)
     weights = np.zeros((len(work.units), terms, BLOCK, work.lanes), "<i2" if work.lanes == 2 else "i1")
     offsets = np.zeros((len(work.units), terms), "<i4")
     for i, unit in enumerate(work.units):
@@ -328,6 +331,7 @@ def _lay_tables(plan: Plan, work: _Work) -> _Tables:
         terms=terms,
         shared=shared,
         step=step,
+        round=a_round,
         rows=len(rows),
         shifts=shifts,
     )
@@ -355,7 +359,7 @@ def _tables(plan: Plan, code: Code, work: _Work) -> Callable[[Place, Place], Non
 
     def kernel(source: Place, target: Place) -> None:
         def words(offset: Place, weight: Place) -> None:
-            for i in range(TERMS_A_ROUND):
+            for i in range(tables.round):
                 if tables.step:
                     code.load32_splat_at(offset.moved(tables.step * i))
                 else:
@@ -374,8 +378,8 @@ def _tables(plan: Plan, code: Code, work: _Work) -> Callable[[Place, Place], Non
             for number, local in enumerate(sums):
                 code.load_at(half(number))
                 code.local_set(local)
-            steps = ((offset, 4 * TERMS_A_ROUND), (weight, term_bytes * TERMS_A_ROUND))
-            code.repeat(tables.terms // TERMS_A_ROUND, steps, words, unrolled=False)
+            steps = ((offset, 4 * tables.round), (weight, term_bytes * tables.round))
+            code.repeat(tables.terms // tables.round, steps, words, unrolled=False)
             for number, local in enumerate(sums):
                 finish(local, half(number))
             for i in range(tables.units):
