@@ -181,5 +181,5 @@ def _try_module(deployment: Deployment, config: Path, gate: GateFile, gate_path:
     outputs = [Signal.of(signal) for signal in compiled.limits.outputs]
     check(deployment, config, gate, gate_path, inputs=inputs, outputs=outputs)
     return (
-        f"module compiles: {len(inputs)} inputs, {len(outputs)} outputs, {compiled.quantised.constraints} constraints"
+        f"module compiles: {len(inputs)} inputs, {len(outputs)} outputs, {compiled.artefacts.constraints} constraints"
     )

@@ -14,6 +14,7 @@ from sitsedge.cli.ceremony_commands import judged
 from sitsedge.cli.common import ConfigOption, StateOption, existing_state
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
 from sitsedge.compiler import build
+from sitsedge.compiler.quantiser.search import Prefer
 from sitsedge.modules import Bundle, BundleConfig, ModuleStore, PublisherTrust, read_bundle
 from sitsedge.supervisor.keys import ensure_key, signing_key
 
@@ -36,6 +37,9 @@ def build_command(
     keys: Annotated[
         Path | None, typer.Option("--keys", help="ceremony folder with the keys (default: development keys)")
     ] = None,
+    prefer: Annotated[
+        Prefer, typer.Option("--prefer", help="rows (a small circuit), or speed (7-bit activations where accurate)")
+    ] = "rows",
     explain: Annotated[bool, typer.Option("--explain", help="print node counts of each pass")] = False,
     allow_refuted: Annotated[
         bool, typer.Option("--allow-refuted", help="build although an input breaks a property of the limits file")
@@ -57,6 +61,7 @@ def build_command(
             out,
             signer=signer,
             name=name,
+            prefer=prefer,
             curve=chosen,
             ceremony=ceremony,
             allow_refuted=allow_refuted,

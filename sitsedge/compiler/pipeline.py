@@ -19,26 +19,27 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from attest.proof.ceremony_folder import CeremonyFolder
 from attest.proof.circuit import Curve
 from attest.proof.prover import development_setup
+from sitsedge.compiler.artefacts import Artefacts, emit
 from sitsedge.compiler.bounds.properties import check_properties, describe, require_none_refuted
 from sitsedge.compiler.calibration import Calibration, read_calibration
-from sitsedge.compiler.circuit_emit import emit_circuit
 from sitsedge.compiler.errors import CompileError
-from sitsedge.compiler.network import FloatNetwork
-from sitsedge.compiler.onnx_emit import emit_onnx
-from sitsedge.compiler.onnx_import import import_onnx
-from sitsedge.compiler.quantise import Goal, Quantised, Scales, quantise
+from sitsedge.compiler.imported import ImportedNetwork, import_network
+from sitsedge.compiler.quantise import Goal, Scales
+from sitsedge.compiler.quantiser.search import Prefer, QuantisedGraph, quantise_graph
+from sitsedge.compiler.reference import Ints
 from sitsedge.compiler.report import make_report
 from sitsedge.compiler.report_html import render
 from sitsedge.compiler.selftest import SelfTest, run_selftest
-from sitsedge.compiler.wasm_check import require_integer_only
-from sitsedge.compiler.wasm_emit import emit_wasm
+from sitsedge.compiler.wasm_check import memory_pages
 from sitsedge.modules import strict_json
 from sitsedge.modules.bundle import write_bundle
 from sitsedge.modules.config import BundleConfig, Guest, Proof, Signal, Source
 from sitsedge.modules.limits import Limits, read_limits
+from sitsedge.sandbox.limits import PAGE
 
 GUEST_MEMORY_BYTES = 1 << 20
-"""An emitted module uses one or two 64 KiB pages; the limit leaves room without inviting growth."""
+"""A control network uses one or two 64 KiB pages; the limit leaves room without inviting growth. Larger networks get
+what they have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,14 +47,24 @@ class Compiled:
     """Everything before packaging."""
 
     name: str
-    network: FloatNetwork
+    network: ImportedNetwork
     limits: Limits
     calibration: Calibration
-    quantised: Quantised
-    wasm: bytes
-    integer_onnx: bytes
-    circuit: bytes
+    quantised: QuantisedGraph
+    artefacts: Artefacts
     curve: Curve
+
+    @property
+    def wasm(self) -> bytes:
+        return self.artefacts.wasm
+
+    @property
+    def integer_onnx(self) -> bytes:
+        return self.artefacts.integer_onnx
+
+    @property
+    def circuit(self) -> bytes:
+        return self.artefacts.circuit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +85,7 @@ def compile_model(
     *,
     name: str | None = None,
     goal: Goal | None = None,
+    prefer: Prefer = "rows",
     curve: Curve = Curve.BN254,
 ) -> Compiled:
     """Import, quantise and emit, without keys and without writing anything.
@@ -82,7 +94,7 @@ def compile_model(
     in. Raises ``CompileError`` and its subclasses, and ``sitsedge.config.source.ConfigError`` for the limits file.
     """
     limits = read_limits(limits_path)
-    network = import_onnx(onnx_path)
+    network = import_network(onnx_path, n_outputs=len(limits.outputs))
     for what, found, expected in (
         ("inputs", network.n_inputs, len(limits.inputs)),
         ("outputs", network.n_outputs, len(limits.outputs)),
@@ -94,6 +106,13 @@ def compile_model(
                 expected=f"{expected} as {limits_path.name} lists",
                 hint="the limits file names every element of the model's tensors, in order",
             )
+    if network.is_class and limits.outputs[0].scale != 1.0:
+        raise CompileError(
+            "signals",
+            found=f"a class index with the scale {limits.outputs[0].scale:g}",
+            expected="the scale 1",
+            hint="classes are counted from 0",
+        )
     calibration = read_calibration(calibration_csv, limits)
     scales = Scales(
         inputs=np.array([signal.scale for signal in limits.inputs]),
@@ -101,21 +120,18 @@ def compile_model(
         box_low=limits.box[0],
         box_high=limits.box[1],
     )
-    quantised = quantise(network, scales, calibration.fit_counts, calibration.fit_raw, goal=goal or Goal())
-    wasm = emit_wasm(quantised.model)
-    require_integer_only(wasm)
-    chosen = name if name is not None else _default_name(onnx_path)
-    return Compiled(
-        name=chosen,
-        network=network,
-        limits=limits,
-        calibration=calibration,
-        quantised=quantised,
-        wasm=wasm,
-        integer_onnx=emit_onnx(quantised.model, chosen),
-        circuit=emit_circuit(quantised.model, curve=curve),
-        curve=curve,
+    quantised = quantise_graph(
+        network.graph,
+        scales,
+        calibration.fit_counts,
+        calibration.fit_raw,
+        goal=goal or Goal(),
+        prefer=prefer,
+        class_output=network.is_class,
     )
+    chosen = name if name is not None else _default_name(onnx_path)
+    artefacts = emit(quantised.graph, chosen, curve=curve)
+    return Compiled(chosen, network, limits, calibration, quantised, artefacts, curve)
 
 
 def _default_name(onnx_path: Path) -> str:
@@ -132,6 +148,7 @@ def build(
     signer: Ed25519PrivateKey,
     name: str | None = None,
     goal: Goal | None = None,
+    prefer: Prefer = "rows",
     curve: Curve = Curve.BN254,
     ceremony: CeremonyFolder | None = None,
     allow_refuted: bool = False,
@@ -143,11 +160,9 @@ def build(
     Raises what ``compile_model`` raises, ``PropertyError``, ``SelfTestError``, ``StoreError`` (``output-exists``), and
     ``CeremonyError``.
     """
-    compiled = compile_model(onnx_path, calibration_csv, limits_path, name=name, goal=goal, curve=curve)
+    compiled = compile_model(onnx_path, calibration_csv, limits_path, name=name, goal=goal, prefer=prefer, curve=curve)
     rows = np.concatenate([compiled.calibration.fit_counts, compiled.calibration.held_counts])
-    findings = check_properties(compiled.quantised.model, compiled.limits, rows)
-    if not allow_refuted:
-        require_none_refuted(findings, compiled.limits, compiled.quantised.model)
+    properties = _properties(compiled, rows, allow_refuted=allow_refuted)
     made = None if ceremony is None else ceremony.verify(compiled.circuit)
     keys = development_setup(compiled.circuit) if made is None else (made.proving_key, made.verification_key)
     selftest = run_selftest(
@@ -178,18 +193,27 @@ def build(
         limits=compiled.limits,
         calibration=compiled.calibration,
         quantised=compiled.quantised,
+        artefacts=compiled.artefacts,
         goal=goal or Goal(),
         selftest=selftest,
-        graph=compiled.integer_onnx,
         digests=digests | source.model_dump(include={"onnx_sha256", "calibration_sha256"}),
         sizes={part: len(data) for part, data in layers.items()},
         ceremony=made,
-        properties=[describe(finding, compiled.limits, compiled.quantised.model) for finding in findings],
+        properties=properties,
     )
     config = _config(compiled, selftest, digests, source, contributors=made.contributions if made is not None else 0)
     layers |= {"report": strict_json.encode(report), "report_html": render(report)}
     digest = write_bundle(out, config, layers, signer=signer)
     return BuildResult(out, digest, config, report, compiled)
+
+
+def _properties(compiled: Compiled, rows: Ints, *, allow_refuted: bool) -> list[dict[str, Any]]:
+    """Report entries of the limits file's properties; raises ``PropertyError`` where one is refuted."""
+    model, limits = compiled.quantised.model, compiled.limits
+    findings = check_properties(model, limits, rows)
+    if not allow_refuted:
+        require_none_refuted(findings, limits, model)
+    return [describe(finding, limits, model) for finding in findings]
 
 
 def _config(
@@ -201,7 +225,11 @@ def _config(
         compiler=f"sitsedge {_version()}",
         inputs=tuple(map(Signal.of, compiled.limits.inputs)),
         outputs=tuple(map(Signal.of, compiled.limits.outputs)),
-        guest=Guest(abi=1, memory_bytes=GUEST_MEMORY_BYTES, fuel_per_call=selftest.fuel_per_call),
+        guest=Guest(
+            abi=1,
+            memory_bytes=max(GUEST_MEMORY_BYTES, memory_pages(compiled.wasm) * PAGE),
+            fuel_per_call=selftest.fuel_per_call,
+        ),
         proof=Proof(
             curve=compiled.curve.text,
             vk_sha256=digests["verification_key"],

@@ -9,18 +9,22 @@ import numpy as np
 import onnx
 
 from attest.proof.ceremony import CeremonyKeys, Contributor
+from sitsedge.compiler.artefacts import Artefacts
 from sitsedge.compiler.bounds.crown import crown
 from sitsedge.compiler.calibration import Calibration
-from sitsedge.compiler.circuit_plan import count_constraints
+from sitsedge.compiler.graph.intervals import graph_bounds
+from sitsedge.compiler.graph.model import Executable
+from sitsedge.compiler.imported import ImportedNetwork
 from sitsedge.compiler.network import FloatNetwork, Floats
-from sitsedge.compiler.quantise import Goal, Quantised
-from sitsedge.compiler.reference import IntegerModel, Ints
+from sitsedge.compiler.quantise import Goal
+from sitsedge.compiler.quantiser.search import QuantisedGraph
+from sitsedge.compiler.reference import Ints
 from sitsedge.compiler.report_figures import figures
 from sitsedge.compiler.selftest import SelfTest
 from sitsedge.modules.limits import Limits
 
 
-def _accuracy(network: FloatNetwork, model: IntegerModel, limits: Limits, raw: Floats, counts: Ints) -> Any:
+def _accuracy(network: ImportedNetwork, model: Executable, limits: Limits, raw: Floats, counts: Ints) -> Any:
     """Per output, physical units: largest, mean and root-mean-square difference from the float network."""
     if not len(raw):
         return {"rows": 0, "outputs": {}}
@@ -41,12 +45,17 @@ def _accuracy(network: FloatNetwork, model: IntegerModel, limits: Limits, raw: F
     return {"rows": len(raw), "outputs": outputs}
 
 
-def _bounds(model: IntegerModel, limits: Limits) -> Any:
+def _bounds(quantised: QuantisedGraph, limits: Limits) -> Any:
     """Proven bounds of each output over the whole input box, physical units."""
-    last = crown(model).ranges[-1]
+    if quantised.chain is not None:
+        last = crown(quantised.chain.model).ranges[-1]
+        lows, highs = last.out_low, last.out_high
+    else:
+        bound = graph_bounds(quantised.graph)[quantised.graph.output]
+        lows, highs = bound.low.reshape(-1), bound.high.reshape(-1)
     outputs = {}
     for k, signal in enumerate(limits.outputs):
-        low, high = int(last.out_low[k]), int(last.out_high[k])
+        low, high = int(lows[k]), int(highs[k])
         outputs[signal.name] = {
             "unit": signal.unit,
             "counts": [low, high],
@@ -57,27 +66,57 @@ def _bounds(model: IntegerModel, limits: Limits) -> Any:
     return outputs
 
 
-def _passes(network: FloatNetwork, graph: bytes) -> Any:
-    """Node counts before and after each pass."""
-    imported = dict(network.node_counts)
+def _passes(network: ImportedNetwork, graph: bytes) -> Any:
+    """Node counts of the file, after each pass, of the chain where the network is one, and of the integer graph."""
+    integer: dict[str, int] = {}
+    for node in onnx.load_from_string(graph).graph.node:
+        integer[node.op_type] = integer.get(node.op_type, 0) + 1
+    folded = [("fold affine maps", _chain(network.chain))] if network.chain is not None else []
+    return [
+        {"pass": name, "nodes": dict(sorted(nodes.items())), "total": sum(nodes.values())}
+        for name, nodes in (
+            ("import", dict(network.node_counts)),
+            *((name, dict(nodes)) for name, nodes in network.passes),
+            *folded,
+            ("integer graph", integer),
+        )
+    ]
+
+
+def _chain(chain: FloatNetwork) -> dict[str, int]:
     folded: dict[str, int] = {}
-    for layer in network.layers:
+    for layer in chain.layers:
         folded["Dense"] = folded.get("Dense", 0) + 1
         if layer.activation != "none":
             name = {"relu": "Relu", "clamp": "Clip"}[layer.activation]
             folded[name] = folded.get(name, 0) + 1
-    integer: dict[str, int] = {}
-    for node in onnx.load_from_string(graph).graph.node:
-        integer[node.op_type] = integer.get(node.op_type, 0) + 1
-    return [
-        {"pass": name, "nodes": dict(sorted(nodes.items())), "total": sum(nodes.values())}
-        for name, nodes in (
-            ("import", imported),
-            *((name, dict(nodes)) for name, nodes in network.passes),
-            ("fold affine maps", folded),
-            ("integer graph", integer),
-        )
-    ]
+    return folded
+
+
+def _quantisation(quantised: QuantisedGraph, goal: Goal) -> dict[str, Any]:
+    """What was chosen: for a chain its bits, for any network the format and error of every value."""
+    chain = quantised.chain
+    chosen = (
+        {}
+        if chain is None
+        else {
+            "activation_bits": chain.choice.activation_bits,
+            "first_weight_bits": chain.choice.first_weight_bits,
+            "weight_bits": chain.choice.weight_bits,
+            "input_alignment": chain.choice.align,
+        }
+    )
+    return chosen | {
+        "formats": {
+            name: {"bits": f.bits, "saturates": f.saturate, "range": f.rule} for name, f in quantised.formats.items()
+        },
+        "layer_rms_of_spread": dict(quantised.layers),
+        "wide_layers": quantised.wide,
+        "goal": {"rms_of_span": goal.rms, "max_of_span": goal.peak},
+        "goal_met": quantised.meets_goal,
+        "rms_of_span": quantised.rms,
+        "max_of_span": quantised.peak,
+    }
 
 
 def _figures(network: Any, model: Any, limits: Limits, raw: Floats, counts: Ints) -> Any:
@@ -119,13 +158,13 @@ def _contributions(contributors: tuple[Contributor, ...]) -> list[dict[str, Any]
 def make_report(
     *,
     name: str,
-    network: FloatNetwork,
+    network: ImportedNetwork,
     limits: Limits,
     calibration: Calibration,
-    quantised: Quantised,
+    quantised: QuantisedGraph,
+    artefacts: Artefacts,
     goal: Goal,
     selftest: SelfTest,
-    graph: bytes,
     digests: dict[str, str],
     sizes: dict[str, int],
     ceremony: CeremonyKeys | None = None,
@@ -133,33 +172,24 @@ def make_report(
 ) -> dict[str, Any]:
     """JSON-ready report."""
     model = quantised.model
-    *per_layer, fixed = count_constraints(model)
     return {
         "report_version": 1,
         "name": name,
         "network": list(network.sizes),
-        "passes": _passes(network, graph),
-        "quantisation": {
-            "activation_bits": quantised.choice.activation_bits,
-            "first_weight_bits": quantised.choice.first_weight_bits,
-            "weight_bits": quantised.choice.weight_bits,
-            "input_alignment": quantised.choice.align,
-            "goal": {"rms_of_span": goal.rms, "max_of_span": goal.peak},
-            "goal_met": quantised.meets_goal,
-            "rms_of_span": quantised.rms,
-            "max_of_span": quantised.peak,
-        },
+        "passes": _passes(network, artefacts.integer_onnx),
+        "quantisation": _quantisation(quantised, goal),
         "calibration": {"rows": calibration.rows_total, "rows_outside_ranges": calibration.rows_outside},
         "accuracy": {
             "calibration": _accuracy(network, model, limits, calibration.fit_raw, calibration.fit_counts),
             "held_out": _accuracy(network, model, limits, calibration.held_raw, calibration.held_counts),
         },
         "figures": _figures(network, model, limits, calibration.held_raw, calibration.held_counts),
-        "output_bounds": _bounds(model, limits),
+        "output_bounds": _bounds(quantised, limits),
         "properties": properties or [],
         "constraints": {
-            "layers": list(per_layer),
-            "fixed": fixed,
+            "layers": list(artefacts.rows.values()),
+            "nodes": list(artefacts.rows),
+            "fixed": artefacts.fixed,
             "total": selftest.constraints,
             "domain_size": selftest.domain_size,
         },

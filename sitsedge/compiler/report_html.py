@@ -63,6 +63,20 @@ def _inputs(row: dict[str, float]) -> str:
     return ", ".join(f"{name} = {value:.6g}" for name, value in row.items())
 
 
+def _formats(choice: dict[str, Any]) -> list[tuple[object, ...]]:
+    errors = choice["layer_rms_of_spread"]
+    formats = choice["formats"]
+    return [
+        (name, *(formats[name].values() if name in formats else ("", "", "")), error) for name, error in errors.items()
+    ]
+
+
+def _weights(choice: dict[str, Any]) -> str:
+    if "weight_bits" not in choice:
+        return ""
+    return f"Weights {choice['first_weight_bits']} / {choice['weight_bits']} bits. "
+
+
 def _setup_text(proof: dict[str, Any]) -> str:
     if proof["development_key"]:
         return "Development key: nobody contributed to its set-up."
@@ -78,7 +92,7 @@ def render(report: dict[str, Any]) -> bytes:
         (output, b["unit"], *b["physical"], *b["limits"], b["proven_inside_limits"])
         for output, b in report["output_bounds"].items()
     ]
-    layers = [(f"layer {i}", n) for i, n in enumerate(constraints["layers"])]
+    layers = [(name, n) for name, n in zip(constraints["nodes"], constraints["layers"], strict=True) if n]
     layers += [("signals", constraints["fixed"]), ("total", constraints["total"])]
     passes = [(p["pass"], p["total"], ", ".join(f"{k} {v}" for k, v in p["nodes"].items())) for p in report["passes"]]
     digests = [(part, report["sizes"].get(part, ""), digest) for part, digest in report["digests"].items()]
@@ -95,8 +109,9 @@ def render(report: dict[str, Any]) -> bytes:
         _table(("part", "constraints"), layers),
         f"<p>Domain {constraints['domain_size']}; a proof took {proof['measured_ms']} ms on the build machine: "
         f"inline in cycles of {proof['inline_from_cycle_ms']} ms or more, deferred in shorter ones.</p>",
-        f"<p>Weights {choice['first_weight_bits']} / {choice['weight_bits']} bits, "
-        f"activations {choice['activation_bits']} bits; accuracy goal met: {_text(choice['goal_met'])}.</p>",
+        "<h2>Quantisation</h2>",
+        _table(("value", "bits", "saturates", "range from", "error of spread"), _formats(choice)),
+        f"<p>{_weights(choice)}Accuracy goal met: {_text(choice['goal_met'])}.</p>",
         "<h2>Passes</h2>",
         _table(("pass", "nodes", "operators"), passes),
         "<h2>Digests (SHA-256)</h2>",

@@ -94,6 +94,19 @@ def require_integer_only(wasm: bytes) -> int:
     return instructions
 
 
+def memory_pages(wasm: bytes) -> int:
+    """Pages of 64 KiB that the module's own memory starts with; 0 without one. Raises ``CompileError`` when cut off."""
+    reader = _Reader(wasm)
+    reader.take(8)
+    while reader.at < len(wasm):
+        number = reader.byte()
+        body = _Reader(reader.take(reader.number()))
+        if number == 5 and body.number():
+            body.number()  # whether there is a largest size
+            return body.number()
+    return 0
+
+
 def _types(body: _Reader) -> None:
     for _ in range(body.number()):
         if body.byte() != 0x60:

@@ -23,6 +23,7 @@ from sitsedge.compiler.graph.float_graph import Dense as FloatDense
 from sitsedge.compiler.graph.float_graph import FloatGraph, Floats
 from sitsedge.compiler.graph.integer_graph import Conv, Dense, IntegerGraph
 from sitsedge.compiler.graph.intervals import ValueBounds, graph_bounds
+from sitsedge.compiler.graph.model import GraphModel
 from sitsedge.compiler.network import FloatNetwork
 from sitsedge.compiler.quantise import NEARLY_BEST, Goal, Quantised, Scales, quantise
 from sitsedge.compiler.quantiser.build import build
@@ -33,7 +34,7 @@ from sitsedge.compiler.quantiser.problem import Problem, pose
 from sitsedge.compiler.quantiser.ranges import RULES
 from sitsedge.compiler.quantiser.scales import chooses
 from sitsedge.compiler.quantiser.weighted import Fits
-from sitsedge.compiler.reference import Ints
+from sitsedge.compiler.reference import IntegerModel, Ints
 
 Prefer = Literal["rows", "speed"]
 
@@ -76,6 +77,11 @@ class QuantisedGraph:
     """Number of layers with weights whose source is not proven to lie in 0 … 127, as the fast kernel wants it."""
     chain: Quantised | None = None
     """What ``compiler.quantise`` chose, where the graph is a chain of dense layers."""
+
+    @property
+    def model(self) -> IntegerModel | GraphModel:
+        """What runs: the chain's own form where there is one."""
+        return GraphModel(self.graph) if self.chain is None else self.chain.model
 
 
 def quantise_graph(
