@@ -20,7 +20,7 @@ calls "not shown".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +35,8 @@ FUNCTION_VALUES_MAX: Final = 1 << 12
 """Products of bits of one value are tabulated if the value has no more values than this: tables of 12 bits."""
 FUNCTION_ENTRIES_MAX: Final = 1 << 22
 """All tables together, in entries: 2^10 of the largest, tens of megabytes. Further ones have the range of a product."""
+FUNCTION_RANGES_MAX: Final = 1 << 14
+"""Ranges of sums over tables that are remembered: equal tables of one layer, looked at once."""
 SPLITS_MAX: Final = 128
 """Most ReLUs of one sum that are looked at by cases; a maximum of n values has n - 1. Keeps long sums fast."""
 FINDINGS_MAX: Final = 16
@@ -144,7 +146,19 @@ class _Functions:
     def __init__(self) -> None:
         self.of_wire: dict[int, _Function] = {}
         self._products: dict[tuple[object, ...], tuple[int, ...]] = {}
+        self._ranges: dict[tuple[object, ...], Interval] = {}
         self._entries = 0
+
+    def range_of(self, group: _Bits, coefficients: Mapping[int, int]) -> Interval:
+        """Range of Σ c·w over every value of the group, for wires as :meth:`sums` takes them."""
+        key = (group.value, group.k, self._relative(group, coefficients.items()))
+        found = self._ranges.get(key)
+        if found is None:
+            sums = self.sums(group, coefficients)
+            found = Interval(min(sums), max(sums))
+            if len(self._ranges) < FUNCTION_RANGES_MAX:
+                self._ranges[key] = found
+        return found
 
     def product(self, group: _Bits, a: _Terms, b: _Terms) -> tuple[int, ...] | None:
         """Table of a·b, both over wires of ``group``; None where it would be too large."""
@@ -160,7 +174,7 @@ class _Functions:
             self._products[key] = tuple([x * y for x, y in factors])
         return self._products[key]
 
-    def _relative(self, group: _Bits, terms: _Terms) -> tuple[object, ...]:
+    def _relative(self, group: _Bits, terms: Iterable[tuple[int, int]]) -> tuple[object, ...]:
         """``terms`` as functions of the value: equal keys mean equal functions."""
         return tuple(
             [
@@ -274,8 +288,7 @@ class _Ranges:
                 total = _plus(total, _times(c, self.of_wire[wire]))
                 continue
             functions |= {first + bit: c for bit, c in groups.pop(first, {}).items()}
-            found = self.functions.sums(self.bits[first], functions)
-            total = _plus(total, Interval(min(found), max(found)))
+            total = _plus(total, self.functions.range_of(self.bits[first], functions))
         for first, coefficients in groups.items():
             pattern = self.bits[first].weights_from(coefficients)
             if pattern is not None:

@@ -81,3 +81,16 @@ def test_products_of_bits_are_tabulated_for_one_value_only() -> None:
     pair = Interval(0, 3)
     assert finding(product_circuit(same=True), pair, pair) is None
     assert finding(product_circuit(same=False), pair, pair) == "range"
+
+
+@pytest.mark.parametrize(("high", "shown"), [(4095, True), (4096, False)])
+def test_values_of_more_than_twelve_bits_are_not_tabulated(high: int, shown: bool) -> None:
+    builder = CircuitBuilder(n_inputs=1, n_outputs=1)
+    value = builder.input(0)
+    bits = builder.add_bits(value, high.bit_length())
+    builder.add_constraint(value - weighed(bits), LinearCombination.constant(1), LinearCombination())
+    exclusive = bits[0] + bits[1] - 2 * builder.add_mul(bits[0], bits[1])
+    (again,) = builder.add_bits(exclusive, 1)
+    builder.add_constraint(exclusive - again, LinearCombination.constant(1), LinearCombination())
+    builder.add_out(0, again)
+    assert (finding(builder.finish(), Interval(0, high)) is None) == shown
