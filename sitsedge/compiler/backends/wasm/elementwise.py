@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sitsedge.compiler.backends.wasm.code import Code, Place
+from sitsedge.compiler.backends.wasm.kernels import store
 from sitsedge.compiler.backends.wasm.layout import NO_PADS, Region
 from sitsedge.compiler.backends.wasm.plan import Plan
-from sitsedge.compiler.backends.wasm.weighted import store
 from sitsedge.compiler.graph.integer_graph import Leaky, Sum, Table
 from sitsedge.compiler.reference import INT32_MAX, INT32_MIN
 

@@ -159,7 +159,6 @@ def _check_box(plan: Plan, code: Code, inputs: int) -> None:
     groups = round_up(source.box_low.size, LANES) // LANES
     low = _lanes(source.box_low, groups * LANES, INT32_MIN)
     high = _lanes(source.box_high, groups * LANES, INT32_MAX)
-    outside = code.v128_local()
     value = code.v128_local()
 
     def check(place: Place, push_low: Callable[[], None], push_high: Callable[[], None]) -> None:
@@ -172,9 +171,6 @@ def _check_box(plan: Plan, code: Code, inputs: int) -> None:
         push_high()
         code.gt_s()
         code.or_()
-        code.local_get(outside)
-        code.or_()
-        code.local_set(outside)
 
     if groups <= plan.unroll.box:
         for group in range(groups):
@@ -184,15 +180,21 @@ def _check_box(plan: Plan, code: Code, inputs: int) -> None:
                 partial(code.const_i32x4, low[at]),
                 partial(code.const_i32x4, high[at]),
             )
+            if group:
+                code.or_()
     else:
+        outside = code.v128_local()
         tables = [Place(plan.memory.data(bounds.astype("<i4"))) for bounds in (low, high)]
-        code.repeat(
-            groups,
-            ((Place(inputs), VECTOR), (tables[0], VECTOR), (tables[1], VECTOR)),
-            lambda place, *at: check(place, *(partial(code.load_at, bound) for bound in at)),
-            unrolled=False,
-        )
-    code.local_get(outside)
+
+        def group_of(place: Place, at_low: Place, at_high: Place) -> None:
+            check(place, partial(code.load_at, at_low), partial(code.load_at, at_high))
+            code.local_get(outside)
+            code.or_()
+            code.local_set(outside)
+
+        steps = ((Place(inputs), VECTOR), (tables[0], VECTOR), (tables[1], VECTOR))
+        code.repeat(groups, steps, group_of, unrolled=False)
+        code.local_get(outside)
     code.any_true()
 
 
