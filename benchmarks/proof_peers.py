@@ -43,7 +43,8 @@ from attest.proof.prover import kernels
 from attest.proof.r1cs import write_r1cs, write_wtns
 from attest.proof.signals import to_signals
 from sitsedge.bench.networks import NETWORKS, bench_inputs, bench_model
-from sitsedge.compiler.circuit_emit import emit_circuit
+from sitsedge.compiler.backends.circuit.emit import emit_circuit
+from sitsedge.compiler.graph.chain import graph_of
 from sitsedge.compiler.reference import IntegerModel
 
 PEERS = Path(__file__).resolve().parent / "peers"
@@ -191,7 +192,7 @@ def ezkl(options: argparse.Namespace, folder: Path) -> Result:
 
 def measure(options: argparse.Namespace, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     model = bench_model(options.network)
-    circuit = emit_circuit(model)
+    circuit = emit_circuit(graph_of(model)).data
     write_system(model, circuit, folder)
     write_network(model, folder)
     ours = Ours(model, circuit)

@@ -17,7 +17,8 @@ from typing import Any, Final
 from attest.proof import Curve, Groth16Prover, NativeVerifier, development_setup, key_hash
 from attest.proof.prover import kernels
 from sitsedge.bench.networks import bench_inputs, bench_model
-from sitsedge.compiler.circuit_emit import emit_circuit
+from sitsedge.compiler.backends.circuit.emit import emit_circuit
+from sitsedge.compiler.graph.chain import graph_of
 from sitsedge.compiler.reference import IntegerModel
 from sitsedge.errors import SitsError
 
@@ -68,7 +69,7 @@ def make_subject(network: str, curve: str) -> Subject:
     """Circuit and development keys. Raises :class:`SitsError` ``bench-network``, ``CircuitError`` ``curve-unknown``."""
     on = Curve.named(curve)
     model = bench_model(network)
-    circuit = emit_circuit(model, curve=on)
+    circuit = emit_circuit(graph_of(model), curve=on).data
     return Subject(network, curve, model, circuit, *development_setup(circuit))
 
 

@@ -10,8 +10,28 @@ import onnx
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from attest.proof.circuit import Curve
+from sitsedge.compiler.backends import onnx as onnx_backend
+from sitsedge.compiler.backends import wasm as wasm_backend
+from sitsedge.compiler.backends.circuit import emit as circuit_backend
+from sitsedge.compiler.graph.chain import graph_of
 from sitsedge.compiler.intervals import layer_bounds, prove
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
+
+
+def emit_onnx(model: IntegerModel) -> bytes:
+    """The integer ONNX graph of a chain, by the back end."""
+    return onnx_backend.emit_onnx(graph_of(model))
+
+
+def emit_wasm(model: IntegerModel) -> bytes:
+    """The module of a chain, by the back end."""
+    return wasm_backend.emit_wasm(graph_of(model))
+
+
+def emit_circuit(model: IntegerModel, *, curve: Curve = Curve.BN254) -> bytes:
+    """The circuit file of a chain, by the back end."""
+    return circuit_backend.emit_circuit(graph_of(model), curve=curve).data
 
 
 def random_model(seed: int, *, widths: list[int] | None = None) -> IntegerModel:

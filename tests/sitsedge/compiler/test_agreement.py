@@ -12,15 +12,12 @@ from hypothesis import strategies as st
 
 from attest.proof import bn254
 from attest.proof.prover import Groth16Prover, development_setup, first_unsatisfied
-from sitsedge.compiler.circuit_emit import emit_circuit
 from sitsedge.compiler.circuit_plan import count_constraints, plan_model
 from sitsedge.compiler.errors import InputRangeError
 from sitsedge.compiler.intervals import model_bounds
-from sitsedge.compiler.onnx_emit import emit_onnx
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
-from sitsedge.compiler.wasm_emit import emit_wasm
 from sitsedge.sandbox import Sandbox, SandboxInputError
-from tests.sitsedge.compiler.nets import interesting_rows, models, random_model
+from tests.sitsedge.compiler.nets import emit_circuit, emit_onnx, emit_wasm, interesting_rows, models, random_model
 
 CONTEXT = bytes(31)
 

@@ -13,9 +13,9 @@ import pytest
 
 from attest.proof import bn254
 from attest.proof.circuit import BitsOp, Circuit, LinearCombination, MulOp, OutOp, decode
-from sitsedge.compiler.circuit_emit import emit_circuit
 from sitsedge.compiler.circuit_plan import plan_model
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
+from tests.sitsedge.compiler.nets import emit_circuit
 
 
 def relu_model() -> IntegerModel:

@@ -16,7 +16,6 @@ from attest.proof.circuit import decode
 from attest.proof.prover import first_unsatisfied
 from attest.proof.uniqueness import analyse
 from sitsedge.bench.networks import NETWORKS, bench_inputs, bench_model
-from sitsedge.compiler.circuit_emit import emit_circuit
 from sitsedge.compiler.errors import SelfTestError
 from sitsedge.compiler.reference import IntegerModel
 from sitsedge.compiler.selftest import run_selftest
@@ -24,7 +23,7 @@ from sitsedge.gate.rules import _box as gate_box
 from sitsedge.modules.config import Signal
 from tests.attest.proof.forge import ORDERS, binds, broken, execute, false_witness, without_row
 from tests.attest.proof.mutations import changed_rows
-from tests.sitsedge.compiler.nets import models, random_model
+from tests.sitsedge.compiler.nets import emit_circuit, models, random_model
 from tests.sitsedge.compiler.test_circuit_rows import clamp_model, relu_model, shift_model
 
 FIELD_ORDER = ORDERS[Curve.BN254]

@@ -13,13 +13,11 @@ import pytest
 from attest.proof import Curve, Groth16Prover, NativeVerifier, ProverError, development_setup, failed_check, key_hash
 from attest.proof.circuit import decode
 from attest.proof.prover import first_unsatisfied
-from sitsedge.compiler.circuit_emit import emit_circuit
 from sitsedge.compiler.errors import InputRangeError
-from sitsedge.compiler.onnx_emit import emit_onnx
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
-from sitsedge.compiler.wasm_emit import emit_wasm
 from sitsedge.sandbox import Sandbox, SandboxInputError
 from tests.attest.proof.forge import ORDERS, broken, execute
+from tests.sitsedge.compiler.nets import emit_circuit, emit_onnx, emit_wasm
 
 LOW, HIGH = -32, 31
 """Six bits an input: 4,096 inputs."""

@@ -16,13 +16,10 @@ from attest.proof.prover import Groth16Prover, development_setup
 from attest.proof.verifier import NativeVerifier, failed_check
 from sitsedge.cli.module_commands import pass_lines
 from sitsedge.compiler import BuildResult, CompileError, SelfTestError, build, compile_model
-from sitsedge.compiler.circuit_emit import emit_circuit
-from sitsedge.compiler.onnx_emit import emit_onnx
 from sitsedge.compiler.selftest import run_selftest
-from sitsedge.compiler.wasm_emit import emit_wasm
 from sitsedge.modules import PublisherTrust, StoreError, read_bundle
 from sitsedge.sandbox import Sandbox
-from tests.sitsedge.compiler.nets import random_onnx
+from tests.sitsedge.compiler.nets import emit_circuit, emit_onnx, emit_wasm, random_onnx
 
 LIMITS = """version: 1
 inputs:

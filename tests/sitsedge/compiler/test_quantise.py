@@ -10,7 +10,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attest.proof.circuit import decode
-from sitsedge.compiler.circuit_emit import emit_circuit
 from sitsedge.compiler.circuit_plan import count_constraints
 from sitsedge.compiler.errors import InputRangeError, QuantiseError
 from sitsedge.compiler.intervals import prove
@@ -19,7 +18,7 @@ from sitsedge.compiler.onnx_import import import_bytes
 from sitsedge.compiler.quantise import Goal, Quantised, Scales, quantise
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
 from sitsedge.compiler.rounding import HIDDEN_WEIGHT, fit_rows, importance, moment
-from tests.sitsedge.compiler.nets import random_model, random_onnx
+from tests.sitsedge.compiler.nets import emit_circuit, random_model, random_onnx
 
 MEAN = np.array([30, 2.5, 950, 12000, 5, 0.1, 20, 100.0])
 DEVIATION = np.array([2, 0.3, 20, 1500, 1, 0.05, 5, 20.0])

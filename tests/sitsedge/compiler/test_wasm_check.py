@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from sitsedge.compiler import wasm_binary as wb
 from sitsedge.compiler.errors import CompileError
 from sitsedge.compiler.wasm_check import require_integer_only
-from sitsedge.compiler.wasm_emit import emit_wasm
-from tests.sitsedge.compiler.nets import models, random_model
+from tests.sitsedge.compiler.nets import emit_wasm, models, random_model
 
 SAMPLE = Path(__file__).resolve().parents[3] / "wasm_modules" / "samples" / "first_difference.wat"
 
