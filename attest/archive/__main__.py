@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from attest.archive.check import verify_archive
+from attest.files import FileError, require, wrong_use
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -20,6 +21,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--ledger", type=Path, help="ledger.db it was made from")
     parser.add_argument("--engine", choices=("native", "py-ecc"), default="py-ecc", help="py-ecc needs no Rust core")
     arguments = parser.parse_args(argv)
+    try:
+        require(arguments.directory, folder=True)
+        if arguments.ledger is not None:
+            require(arguments.ledger)
+    except FileError as error:
+        print(json.dumps(wrong_use(error), ensure_ascii=False))
+        return 2
     report = verify_archive(arguments.directory, engine=arguments.engine, ledger=arguments.ledger)
     print(json.dumps(report.to_dict(), ensure_ascii=False))
     return 0 if report.ok else 1

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from attest.disclosure.verify import Trust, verify_export
+from attest.files import FileError, require, wrong_use
 
 HASH_BYTES = 32
 
@@ -31,6 +32,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--opening", type=Path, action="append", default=[], help="an opened command; repeat it")
     parser.add_argument("--engine", choices=("native", "py-ecc"), default="py-ecc", help="py-ecc needs no Rust core")
     arguments = parser.parse_args(argv)
+    try:
+        require(arguments.directory, folder=True)
+        for opening in arguments.opening:
+            require(opening)
+    except FileError as error:
+        print(json.dumps(wrong_use(error), ensure_ascii=False))
+        return 2
     report = verify_export(
         arguments.directory,
         engine=arguments.engine,

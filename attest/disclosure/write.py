@@ -22,6 +22,7 @@ from attest.disclosure import format as fmt
 from attest.disclosure.errors import DisclosureError
 from attest.disclosure.format import IncludedRecord, Manifest, SealedRecord, command_name, sha256
 from attest.disclosure.opening import Openings
+from attest.files import FULL, typed
 from attest.ledger.anchors import Anchors, load_anchors
 from attest.ledger.kinds import RecordKind
 from attest.ledger.note import parse_checkpoint
@@ -222,7 +223,10 @@ class ExportWriter:
             kept.save()
             staged.replace(out)
         except OSError as error:
-            raise DisclosureError("export-io", found=str(error), expected="a writable folder") from error
+            fault = typed(error, out, DisclosureError)
+            if fault.code == FULL:
+                raise fault from error
+            raise DisclosureError("export-io", found=fault.found, expected="a writable folder") from error
         finally:
             if kept is not None and not out.exists():
                 openings.unlink(missing_ok=True)

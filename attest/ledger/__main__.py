@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
+from attest.files import FileError, require, wrong_use
 from attest.ledger.audit import verify
 
 
@@ -28,6 +29,11 @@ def main(argv: list[str] | None = None) -> int:
         proofs = "all" if arguments.proofs == "all" else "none"
     else:
         parser.error(f"--proofs {arguments.proofs}: expected all, none, or a number")
+    try:
+        require(arguments.directory, folder=True)
+    except FileError as error:
+        print(json.dumps(wrong_use(error), ensure_ascii=False))
+        return 2
     report = verify(arguments.directory, proofs=proofs, engine=arguments.engine)
     print(json.dumps(report.to_dict(), ensure_ascii=False))
     return 0 if report.ok else 1

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from attest.errors import AttestError
+from attest.files import FileError, named, wrong_use
 from attest.proof import snarkjs
 from attest.proof.errors import PROOF_POINT, ProofRefused
 from attest.proof.keys import VerificationKey, key_hash
@@ -27,8 +28,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         key_file, public_file, proof_file = (_read(path) for path in (arguments.key, arguments.public, arguments.proof))
-    except OSError as error:
-        print(json.dumps({"ok": False, "failed": "file", "found": f"{error.filename}: {error.strerror}"}))
+    except FileError as error:
+        print(json.dumps(wrong_use(error), ensure_ascii=False))
         return 2
     result: dict[str, Any] = {"ok": False, "failed": None, "engine": arguments.engine, "pinned": not arguments.unpinned}
     try:
@@ -65,7 +66,7 @@ def _digest(text: str) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with named(path), path.open("rb") as file:
         return file.read(FILE_BYTES_MAX + 1)
 
 

@@ -10,56 +10,29 @@ Needs no device; contributors and auditors use it without the rest of the produc
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from attest.errors import AttestError
+from attest.files import KIND, named
+from attest.proof.ceremony_errors import CeremonyError, native_errors
+from attest.proof.ceremony_files import locked, place
 from attest.proof.circuit import FILE_BYTES_MAX, Curve
+
+POWER_MIN, POWER_MAX = 2, 20
+"""Of a phase 1; the core's limits."""
 
 ENTROPY_BYTES_MAX: Final = 1 << 20
 """More than anyone types or rolls; keeps a wrong file out of memory."""
 
+__all__ = [
+    "Beacon", "CeremonyError", "CeremonyKeys", "Contributor", "FileKind", "Phase1", "Transcript", "contribute",
+    "contributions", "export_ptau", "file_kind", "import_ptau", "new_phase1", "power_for", "read_circuit",
+    "require_kind", "start", "verify", "verify_phase1",
+]  # fmt: skip
 _MAGIC_BYTES: Final = 8
-_FIRST_PREFIX: Final = ("phase1-", "ptau-")
-_EVERY_STEP: Final = "a ceremony in which every step follows"
-_EXPECTED: Final = {
-    "phase1-empty": ("at least one contributor", "sitsctl proof contribute FILE --name NAME"),
-    "setup-empty": ("at least one contributor", "sitsctl proof contribute CEREMONY --name NAME"),
-    "phase1-power": ("a power from 2 to 20", "--power takes the first 2^POWER powers of a larger file"),
-    "phase1-small": ("a phase 1 that holds what the circuit needs", "begin or import one of that power"),
-    "phase1-reduced": ("a whole phase 1", "contribute to the file that it was cut from"),
-    "setup-circuit": ("the transcript of this circuit", ""),
-    "setup-phase1": ("the phase 1 that the transcript was started from", ""),
-    "curve-mismatch": ("circuit and phase 1 on one curve", ""),
-    "name": ("a short printable name", ""),
-    "beacon": ("public randomness within the limits", ""),
-    "file": ("files that can be read and made", ""),
-    "randomness": ("randomness from the operating system", ""),
-}
-"""What was expected and what to do about it, where there is more to say than that a step does not follow."""
-_SECOND_PREFIX: Final = ("setup-", "transcript-", "circuit-", "key-lint", "beacon", "curve-")
-
-
-class CeremonyError(AttestError):
-    """A ceremony's file, or a step of it, was refused; ``code`` names the step.
-
-    Phase 1: ``phase1-format``, ``ptau-format``, ``phase1-power``, ``phase1-empty``, ``phase1-start``,
-    ``phase1-powers``, ``phase1-history``, ``phase1-end``, ``phase1-hash``, ``phase1-reduced``, ``phase1-full``,
-    ``phase1-small``. Phase 2: ``transcript-format``, ``setup-circuit``, ``setup-phase1``, ``setup-origin``,
-    ``setup-identity``, ``setup-proof``, ``setup-beacon``, ``setup-delta``, ``setup-empty``, ``setup-ic``,
-    ``setup-k``, ``setup-h``, ``setup-full``, ``key-lint``. Both: ``name``, ``beacon``, ``curve-unknown``,
-    ``curve-mismatch``, ``circuit-…``, ``file``, ``file-exists``, ``file-kind``, ``entropy``, ``randomness``.
-    """
-
-    @property
-    def refusal(self) -> bool:
-        """Whether something was checked and found wrong, rather than not done."""
-        return self.code.startswith((*_FIRST_PREFIX, *_SECOND_PREFIX))
 
 
 class FileKind(Enum):
@@ -69,6 +42,14 @@ class FileKind(Enum):
     TRANSCRIPT = b"SITSCT01"
     PTAU = b"ptau"
     CIRCUIT = b"SITSR1C"
+
+
+_NAMES: Final = {
+    FileKind.PHASE1: "a phase 1 file",
+    FileKind.TRANSCRIPT: "a transcript",
+    FileKind.PTAU: "a .ptau file",
+    FileKind.CIRCUIT: "a circuit",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +86,11 @@ class Phase1:
     contributors: tuple[Contributor, ...]
     powers_hashed: bool
 
+    @property
+    def after_beacon(self) -> int:
+        """How many contributions follow the first beacon, which should be the last step: other tools allow it."""
+        return next((len(self.contributors) - i - 1 for i, one in enumerate(self.contributors) if one.beacon), 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
@@ -131,18 +117,6 @@ class CeremonyKeys:
         return sum(not contributor.beacon for contributor in self.contributors)
 
 
-@contextmanager
-def _typed() -> Iterator[None]:
-    from attest import _native
-
-    try:
-        yield
-    except _native.NativeError as error:
-        code, detail = error.args
-        expected, hint = _EXPECTED.get(code, (_EVERY_STEP, ""))
-        raise CeremonyError(code, found=detail, expected=expected, hint=hint) from error
-
-
 def _contributors(found: list[tuple[str | None, bool, bytes]]) -> tuple[Contributor, ...]:
     return tuple(Contributor(name, beacon, bytes(digest)) for name, beacon, digest in found)
 
@@ -153,48 +127,61 @@ def _phase1(found: tuple[str, int, int, bytes, list[tuple[str | None, bool, byte
 
 
 def file_kind(path: Path) -> FileKind:
-    """Raises :class:`CeremonyError` ``file-kind``, and OSError."""
-    with path.open("rb") as file:
-        magic = file.read(_MAGIC_BYTES)
+    """Raises :class:`CeremonyError` ``file-kind``, ``file-missing``, ``file``."""
+    with named(path, CeremonyError):
+        if path.is_dir():
+            raise CeremonyError(
+                KIND,
+                found=f"{path}: a folder that is no ceremony",
+                expected="a file of a ceremony, or a ceremony folder",
+                hint="sitsctl proof setup makes both",
+            )
+        with path.open("rb") as file:
+            magic = file.read(_MAGIC_BYTES)
     for kind in FileKind:
         if magic.startswith(kind.value):
             return kind
-    raise CeremonyError("file-kind", found=f"{path.name}, which begins {magic!r}", expected="a file of a ceremony")
+    raise CeremonyError(KIND, found=f"{path}, which begins {magic!r}", expected="a file of a ceremony")
+
+
+def require_kind(path: Path, *kinds: FileKind) -> FileKind:
+    """The kind of ``path``, which must be one of ``kinds``. Raises :class:`CeremonyError` as :func:`file_kind`."""
+    kind = file_kind(path)
+    if kind not in kinds:
+        expected = " or ".join(_NAMES[wanted] for wanted in kinds)
+        raise CeremonyError(KIND, found=f"{path}: {_NAMES[kind]}", expected=expected, hint="check the path")
+    return kind
 
 
 def read_circuit(path: Path) -> bytes:
-    """A circuit file within its limit; its content is judged by the core. Raises OSError."""
-    with path.open("rb") as file:
+    """A circuit file within its limit; its content is judged by the core.
+
+    Raises :class:`CeremonyError` as :func:`file_kind`.
+    """
+    require_kind(path, FileKind.CIRCUIT)
+    with named(path, CeremonyError), path.open("rb") as file:
         return file.read(FILE_BYTES_MAX + 1)
-
-
-def _place(out: Path, write: Callable[[Path], None], *, replace: bool = False) -> None:
-    """``out`` appears complete or not at all."""
-    if not replace and out.exists():
-        raise CeremonyError("file-exists", found=f"{out} exists", expected="a new file")
-    part = out.with_name(f"{out.name}.{os.getpid()}.part")
-    try:
-        write(part)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def new_phase1(out: Path, *, curve: Curve, power: int) -> None:
     """Powers to which nobody has contributed; ``power`` from 2 to 20."""
     from attest import _native
 
-    with _typed():
-        _place(out, lambda part: _native.phase1_new(curve.text, power, part))
+    size = _phase1_bytes(curve, power)
+    place(out, lambda part: _native.phase1_new(curve.text, power, part), needed=size)
+
+
+def _phase1_bytes(curve: Curve, power: int) -> int:
+    """About: points of G1 have half the bytes of G2's, a proof is two of G1 and one of G2."""
+    n, first = 1 << min(max(power, POWER_MIN), POWER_MAX), curve.parameters.proof_bytes // 4
+    return (4 * n - 1) * first + (n + 1) * 2 * first
 
 
 def power_for(circuit: bytes) -> int:
     """The smallest power of a phase 1 from which the circuit's keys can be made."""
     from attest import _native
 
-    with _typed():
+    with native_errors():
         return _native.phase1_power_for(circuit)
 
 
@@ -204,15 +191,15 @@ def contribute(
     """Contributes to a phase 1 file or a transcript, in place unless ``out`` is given; returns the hash to publish.
 
     The secrets come from the operating system with ``entropy`` hashed in, and are erased; none is ever written.
+    A beacon ends its phase: nothing follows it (``phase1-ended``, ``setup-ended``). In place, ``file-busy`` while
+    another one is being made. Raises :class:`CeremonyError`.
     """
     from attest import _native
 
-    kind = file_kind(source)
+    kind = require_kind(source, FileKind.PHASE1, FileKind.TRANSCRIPT)
     if len(entropy) > ENTROPY_BYTES_MAX:
         raise CeremonyError("entropy", found=f"{len(entropy)} bytes", expected=f"at most {ENTROPY_BYTES_MAX}")
-    work = {FileKind.PHASE1: _native.phase1_contribute, FileKind.TRANSCRIPT: _native.phase2_contribute}.get(kind)
-    if work is None:
-        raise CeremonyError("file-kind", found=kind.name.lower(), expected="a phase 1 file or a transcript")
+    work = _native.phase1_contribute if kind is FileKind.PHASE1 else _native.phase2_contribute
     published = b""
 
     def write(part: Path) -> None:
@@ -220,8 +207,8 @@ def contribute(
         value = None if beacon is None else (beacon.value, beacon.exponent)
         published = work(source, part, name=name, entropy=entropy, beacon=value)
 
-    with _typed():
-        _place(out or source, write, replace=out is None)
+    with named(source, CeremonyError), locked(source) if out is None else nullcontext():
+        place(out or source, write, replace=out is None, needed=source.stat().st_size)
     return published
 
 
@@ -229,7 +216,8 @@ def verify_phase1(path: Path) -> Phase1:
     """Checks a phase 1 file completely: powers, proofs of knowledge, order, hashes."""
     from attest import _native
 
-    with _typed():
+    require_kind(path, FileKind.PHASE1)
+    with native_errors():
         return _phase1(_native.phase1_verify(path))
 
 
@@ -240,14 +228,14 @@ def import_ptau(source: Path, out: Path, *, power: int | None = None) -> tuple[P
     """
     from attest import _native
 
+    require_kind(source, FileKind.PTAU)
     found: list[tuple[Phase1, bool]] = []
 
     def write(part: Path) -> None:
         report, prepared = _native.ptau_import(source, part, power=power)
         found.append((_phase1(report), prepared))
 
-    with _typed():
-        _place(out, write)
+    place(out, write)
     return found[0]
 
 
@@ -255,23 +243,24 @@ def export_ptau(source: Path, out: Path) -> None:
     """Writes a phase 1 file as an unprepared ``.ptau`` file, with its history."""
     from attest import _native
 
-    with _typed():
-        _place(out, lambda part: _native.ptau_export(source, part))
+    require_kind(source, FileKind.PHASE1)
+    place(out, lambda part: _native.ptau_export(source, part))
 
 
 def start(circuit: bytes, phase1: Path, out: Path) -> None:
     """Starts a circuit's phase 2: verifies the phase 1 file and writes a transcript without contributions."""
     from attest import _native
 
-    with _typed():
-        _place(out, lambda part: _native.phase2_start(circuit, phase1, part))
+    require_kind(phase1, FileKind.PHASE1)
+    place(out, lambda part: _native.phase2_start(circuit, phase1, part))
 
 
 def contributions(transcript: Path) -> Transcript:
     """Who contributed to a transcript; proofs and order are checked, what the contributions started from is not."""
     from attest import _native
 
-    with _typed():
+    require_kind(transcript, FileKind.TRANSCRIPT)
+    with native_errors():
         curve, circuit, phase1, found = _native.phase2_contributions(transcript)
     return Transcript(Curve.named(curve), bytes(circuit), bytes(phase1), _contributors(found))
 
@@ -280,6 +269,8 @@ def verify(circuit: bytes, phase1: Path, transcript: Path) -> CeremonyKeys:
     """Recomputes the whole set-up from its files; the keys are made only if every step holds."""
     from attest import _native
 
-    with _typed():
+    require_kind(phase1, FileKind.PHASE1)
+    require_kind(transcript, FileKind.TRANSCRIPT)
+    with native_errors():
         proving, verification, found, report = _native.phase2_verify(circuit, phase1, transcript)
     return CeremonyKeys(bytes(proving), bytes(verification), _contributors(found), _phase1(report))

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attest.files import named
 from attest.proof import ceremony
 from attest.proof.ceremony import Beacon, CeremonyError, CeremonyKeys, Contributor, FileKind, Phase1
 from attest.proof.ceremony_folder import CeremonyFolder
@@ -71,6 +72,8 @@ def setup(
         assert phase1 is not None
         if circuit.is_dir() and not trust:
             raise _usage(f"{circuit} without --trust", "the publisher's public key beside a bundle")
+        if not circuit.is_dir():
+            ceremony.require_kind(circuit, FileKind.CIRCUIT)
         data, _ = load_circuit(circuit, trust or [])
         folder = CeremonyFolder.create(out, circuit=data, phase1=phase1)
         note(f"{folder.transcript}: a phase 2 that nobody has contributed to yet")
@@ -96,7 +99,7 @@ def contribute(
         raise _usage(f"--iterations {iterations}", "10 to 24")
     with judged(output):
         folder = CeremonyFolder.found_at(path)
-        source = path if folder is None else folder.transcript
+        source = path if folder is None else folder.found_transcript()
         public = None if beacon is None else Beacon(bytes.fromhex(beacon), iterations)
         digest = ceremony.contribute(source, out, name=name, entropy=_entropy(entropy_file), beacon=public)
         data = {"path": str(out or source), "name": name, "beacon": public is not None, "contribution": digest}
@@ -109,7 +112,7 @@ def _entropy(source: str | None) -> bytes:
         return b""
     if source == STDIN:
         return sys.stdin.buffer.read(ceremony.ENTROPY_BYTES_MAX + 1)
-    with Path(source).open("rb") as file:
+    with named(Path(source)), Path(source).open("rb") as file:
         return file.read(ceremony.ENTROPY_BYTES_MAX + 1)
 
 
@@ -154,10 +157,10 @@ def _verified(
     if kind is FileKind.PHASE1:
         return {"phase1": _describe_phase1(ceremony.verify_phase1(path))}
     if kind is FileKind.PTAU:
-        with tempfile.TemporaryDirectory() as scratch:
+        with named(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory() as scratch:
             report, prepared = ceremony.import_ptau(path, Path(scratch) / "phase1")
         return {"phase1": _describe_phase1(report, prepared=prepared)}
-    raise CeremonyError("file-kind", found=kind.name.lower(), expected="a ceremony")
+    raise CeremonyError("file-kind", found=f"{path}: a circuit", expected="a ceremony", hint="check the path")
 
 
 def _require(wanted: list[str], data: dict[str, Any]) -> None:
@@ -178,13 +181,12 @@ def import_command(
 ) -> None:
     """Take over a .ptau file after checking it, or a verification key in the snarkjs layout."""
     with judged(output):
-        with source.open("rb") as file:
-            is_key = file.read(1) == b"{"
-        if is_key:
-            with source.open("rb") as file:
-                text = file.read(TEXT_CHARS_MAX + 1).decode("utf-8", errors="replace")
-            key = import_verification_key(text, fixed_gamma=snarkjs)
-            with out.open("xb") as new:
+        with named(source), source.open("rb") as file:
+            head = file.read(1)
+            rest = file.read(TEXT_CHARS_MAX) if head == b"{" else b""
+        if head == b"{":
+            key = import_verification_key((head + rest).decode("utf-8", errors="replace"), fixed_gamma=snarkjs)
+            with named(out), out.open("xb") as new:
                 new.write(key)
             imported: dict[str, Any] = {"verification_key": key_hash(key), "fixed_gamma": snarkjs}
             emit(output, imported, lambda: print(f"verification key {key_hash(key).hex()}"))
@@ -205,11 +207,16 @@ def export(source: Path, out: Path) -> bool:
             note(f"{out}: unprepared; snarkjs powersoftau prepare phase2 makes it ready for snarkjs")
             return True
         keys = folder.verify()
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "proving.key").write_bytes(keys.proving_key)
-        (out / "verification.key").write_bytes(keys.verification_key)
         text = export_verification_key(keys.verification_key)
-        (out / "verification_key.json").write_text(text, encoding="utf-8")
+        with named(out):
+            out.mkdir(parents=True, exist_ok=True)
+        for name, content in (
+            ("proving.key", keys.proving_key),
+            ("verification.key", keys.verification_key),
+            ("verification_key.json", text.encode()),
+        ):
+            with named(out / name, needed=len(content)):
+                (out / name).write_bytes(content)
         note(f"keys of {keys.contributions} contributors written to {out}")
     return True
 
@@ -241,6 +248,7 @@ def _describe_phase1(report: Phase1, *, prepared: bool = False) -> dict[str, Any
         "power": report.power,
         "sha256": report.sha256,
         "contributions": _describe(report.contributors),
+        "after_beacon": report.after_beacon,
         "not_rechecked": unchecked,
     }
 
@@ -250,6 +258,10 @@ def _print(data: dict[str, Any]) -> None:
         phase1 = data["phase1"]
         print(f"phase 1   {phase1['curve']}, 2^{phase1['power']}, {len(phase1['contributions'])} contributions")
         _print_contributions(phase1["contributions"])
+        if phase1["after_beacon"]:
+            print(
+                f"  note: {phase1['after_beacon']} contributions after a beacon, which should have been the last step"
+            )
         for line in phase1["not_rechecked"]:
             print(f"  not re-checked: {line}")
     if "contributions" in data:

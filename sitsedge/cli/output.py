@@ -33,6 +33,15 @@ USAGE_CODES = frozenset(
         "curve-unknown",
         "kernel-unknown",
         "bench-network",
+        "file-missing",
+        "file-kind",
+        "file-exists",
+        "phase1-power",
+        "name",
+        "beacon",
+        "entropy",
+        "export-exists",
+        "openings-format",
     }
 )
 

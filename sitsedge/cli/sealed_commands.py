@@ -11,8 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from attest.disclosure import Keys, SealedReport, Selection, Trust, open_command, verify_export
+from attest.disclosure.errors import DisclosureError
 from attest.disclosure.format import read_file
 from attest.disclosure.write import Exported, ExportWriter, development_keys
+from attest.files import EXISTS, FileError, named, require
 from attest.proof import Curve
 from attest.proof.ceremony_folder import CeremonyFolder
 from sitsedge.cli.audit_commands import DirArgument, EngineOption, find_ledgers
@@ -23,6 +25,7 @@ from sitsedge.modules.parts import read_parts
 FINDINGS_SHOWN: Final = 20
 PEM_BYTES_MAX: Final = 4096
 PROGRESS_EVERY: Final = 100
+OPENING_REFUSED: Final = frozenset({"opening-unknown", "opening-wrong"})
 NOT_SHOWN: Final = (
     "shown: some inputs in the box give these outputs, and the gate accepted them; "
     "not shown without an opening: that they are the inputs the command was signed with"
@@ -67,13 +70,14 @@ def export_command(
             find_circuit=lambda digest: _find_circuit(digest, ledgers, bundle or ()),
         )
         if circuit_only:
-            with out.open("xb") as file:
+            with named(out), out.open("xb") as file:
                 file.write(writer.circuit)
             note(f"{out}: begin a ceremony with sitsctl proof setup --circuit")
             return
         chosen = development_keys(writer.circuit) if keys is None else _ceremony_keys(keys, writer.circuit)
         kept = out.with_name(f"{out.name}.openings") if openings is None else openings
-        exported = writer.write(out, kept, chosen, _progress)
+        with named(out):
+            exported = writer.write(out, kept, chosen, _progress)
         manifest = exported.manifest
         data: dict[str, Any] = {
             "ok": True,
@@ -108,6 +112,9 @@ def verify_command(
         if engine not in ("native", "py-ecc"):
             complain(f"--engine {engine}", "native or py-ecc")
             raise typer.Exit(Exit.USAGE)
+        require(directory, folder=True)
+        for path in opening or ():
+            require(path)
         trust = Trust(_gate_key(gate_key), _digest(vk_sha256))
         report = verify_export(
             directory,
@@ -127,8 +134,17 @@ def open_command_line(
 ) -> None:
     """Reveal one exported command to whoever holds the export: its signed bytes, inputs included, and its salt."""
     with reported():
-        opened = open_command(openings, find_ledgers(directory) / "device" / "ledger.db", command)
-        with out.open("xb") as file:
+        require(openings)
+        if out.exists():
+            raise FileError(EXISTS, found=f"{out} exists", expected="a new file", hint="give another name")
+        try:
+            opened = open_command(openings, find_ledgers(directory) / "device" / "ledger.db", command)
+        except DisclosureError as error:
+            if error.code not in OPENING_REFUSED:
+                raise
+            complain(f"{error.code}: got {error.found}, expected {error.expected}", error.hint)
+            raise typer.Exit(Exit.REFUSED) from None
+        with named(out), out.open("xb") as file:
             file.write(opened.encode())
         note(f"{out}: command {command} with its inputs; sitsctl audit verify-sealed OUT --opening {out.name}")
 

@@ -231,11 +231,11 @@ fn hash_of_ones<C: Curve>(power: u32) -> Challenge {
 
 /// Error `name`: too long, empty, or with characters that no line of a report should hold.
 pub fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
-        return Err(Error::new(
-            "name",
-            format!("a contributor's name has 1 to {NAME_BYTES_MAX} bytes and no control characters"),
-        ));
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return Err(Error::new("name", format!("a contributor's name of {} bytes", name.len())));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(Error::new("name", "a contributor's name with control characters"));
     }
     Ok(())
 }

@@ -57,7 +57,7 @@ pub fn check_power(power: u32) -> Result<()> {
     if (POWER_MIN..=POWER_MAX).contains(&power) {
         Ok(())
     } else {
-        Err(Error::new("phase1-power", format!("power {power}, allowed {POWER_MIN} to {POWER_MAX}")))
+        Err(Error::new("phase1-power", format!("power {power}")))
     }
 }
 
@@ -79,8 +79,8 @@ impl<C: Curve> Phase1<C> {
         })
     }
 
-    /// Multiplies the powers by fresh secrets. Errors: `phase1-reduced` for a file cut down, `phase1-full`, `name`,
-    /// `randomness`.
+    /// Multiplies the powers by fresh secrets. Errors: `phase1-reduced` for a file cut down, `phase1-ended` after a
+    /// beacon, `phase1-full`, `name`, `randomness`.
     pub fn contribute(&mut self, name: &str, entropy: &[u8]) -> Result<()> {
         check_name(name)?;
         let (codecs, challenge) = (Codecs::<C>::default(), self.challenge()?);
@@ -99,6 +99,12 @@ impl<C: Curve> Phase1<C> {
     fn challenge(&self) -> Result<Challenge> {
         if self.power != self.ceremony_power {
             return Err(Error::new("phase1-reduced", "a file cut down from a larger one takes no contributions"));
+        }
+        if let Some(at) = self.contributions.iter().position(|contribution| contribution.beacon.is_some()) {
+            return Err(Error::new(
+                "phase1-ended",
+                format!("contribution {} is a beacon, which ended phase 1", at + 1),
+            ));
         }
         if self.contributions.len() >= CONTRIBUTIONS_MAX as usize {
             return Err(Error::new("phase1-full", format!("{CONTRIBUTIONS_MAX} contributions already")));
@@ -185,6 +191,7 @@ impl<C: Curve> Phase1<C> {
     /// 6. `phase1-hash`     its response and challenge hashes are those of the powers (not in a file cut down)
     ///
     /// What earlier contributions left behind is not in the file: their challenge hashes are taken as written.
+    /// Contributions after a beacon are not refused here: other tools make them, and the report shows their order.
     pub fn verify(&self) -> Result<Report> {
         let fail = |code, detail: &str| Err(Error::new(code, detail));
         let Some(last) = self.contributions.last().filter(|_| self.contributions.iter().any(|c| c.beacon.is_none()))

@@ -34,6 +34,7 @@ use crate::keys::{ProvingKey, VerificationKey};
 pub const MAGIC: &[u8; 8] = b"SITSCT01";
 pub const FORMAT: &str = "transcript-format";
 pub const CONTRIBUTIONS_MAX: u16 = 256;
+const ENDED: &str = "setup-ended";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transcript<C: Curve> {
@@ -101,10 +102,17 @@ impl<C: Curve> Transcript<C> {
 
     fn ready(&self, name: &str) -> Result<Hash> {
         check_name(name)?;
+        if let Some(at) = self.beacon() {
+            return Err(Error::new(ENDED, format!("contribution {} is a beacon, which ended phase 2", at + 1)));
+        }
         if self.steps.len() >= usize::from(CONTRIBUTIONS_MAX) {
             return Err(Error::new("setup-full", format!("{CONTRIBUTIONS_MAX} contributions already")));
         }
         Ok(self.verify_steps()?.1)
+    }
+
+    fn beacon(&self) -> Option<usize> {
+        self.steps.iter().position(|step| matches!(step.evidence, Evidence::Beacon(_)))
     }
 
     fn push(&mut self, hash: &Hash, step: Step<C>) -> Result<Hash> {
@@ -138,7 +146,7 @@ impl<C: Curve> Transcript<C> {
     /// The contributions alone, without circuit and phase 1: who, and the hash after the last.
     ///
     /// Errors name the contribution: `setup-identity` (nothing multiplied), `setup-proof`, `setup-beacon`,
-    /// `setup-delta` (differs between the groups).
+    /// `setup-delta` (differs between the groups), `setup-ended` (after a beacon).
     pub fn verify_steps(&self) -> Result<(Vec<Contributor>, Hash)> {
         let mut hash = self.header.hash::<C>();
         let (mut delta, mut gamma) = unit::<C>();
@@ -147,6 +155,9 @@ impl<C: Curve> Transcript<C> {
         for (i, step) in self.steps.iter().enumerate() {
             let fail =
                 |code, what: &str| Err(Error::new(code, format!("contribution {} ({:?}): {what}", i + 1, step.name)));
+            if self.beacon().is_some_and(|at| at < i) {
+                return fail(ENDED, "it follows a beacon, which ended phase 2");
+            }
             if step.delta_1 == delta || step.gamma_2 == gamma {
                 return fail("setup-identity", "delta or gamma is multiplied by one");
             }

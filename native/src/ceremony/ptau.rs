@@ -127,12 +127,11 @@ impl<F: Read + Seek> Sections<F> {
         let header = self.header()?;
         let power = power.unwrap_or(header.power);
         check_power(power)?;
-        if header.curve.byte() != C::ID || power > header.power {
-            return fail(format!(
-                "power {power} of a file with power {} on curve {}",
-                header.power,
-                header.curve.name()
-            ));
+        if power > header.power {
+            return Err(Error::new("phase1-power", format!("power {power} of a file with power {}", header.power)));
+        }
+        if header.curve.byte() != C::ID {
+            return fail(format!("a file on curve {}, expected {}", header.curve.name(), C::NAME));
         }
         let codecs = Codecs::<C>::default();
         let (all, n) = (1u64 << header.power, 1usize << power);

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -12,7 +12,7 @@ use crate::ceremony::derive::power_for;
 use crate::ceremony::phase1::{self, Contributor, Phase1};
 use crate::ceremony::phase2::{self, Transcript};
 use crate::ceremony::secret::Beacon;
-use crate::ceremony::stream::io_error;
+use crate::ceremony::stream::{io_error, FILE_CODES};
 use crate::ceremony::{ptau, transcript};
 use crate::circuit::Circuit;
 use crate::curve::{Curve, CurveId};
@@ -25,44 +25,55 @@ type Contributors = Vec<(Option<String>, bool, Vec<u8>)>;
 /// curve, power, ceremony power, SHA-256 of the file, contributors, whether the powers were hashed
 type Phase1Report = (&'static str, u32, u32, Vec<u8>, Contributors, bool);
 
-fn open(path: &PathBuf) -> Result<(BufReader<File>, u64)> {
-    let named = |error: std::io::Error| Error::new("file", format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(named)?;
-    let length = file.metadata().map_err(named)?.len();
+/// Errors of a file's own name the file.
+fn named<T>(path: &Path, done: Result<T>) -> Result<T> {
+    done.map_err(|error| match FILE_CODES.contains(&error.code) {
+        true => Error::new(error.code, format!("{}: {}", path.display(), error.detail)),
+        false => error,
+    })
+}
+
+fn opened(path: &Path) -> std::io::Result<(BufReader<File>, u64)> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
     Ok((BufReader::new(file), length))
 }
 
-/// A new file: an existing one is never overwritten.
-fn create(path: &PathBuf) -> Result<BufWriter<File>> {
-    File::create_new(path)
-        .map(BufWriter::new)
-        .map_err(|error| Error::new("file", format!("{}: {error}", path.display())))
+fn open(path: &Path) -> Result<(BufReader<File>, u64)> {
+    named(path, opened(path).map_err(|error| io_error(&error)))
+}
+
+/// What `write` puts into a new file: an existing one is never overwritten.
+fn create<T>(path: &Path, write: impl FnOnce(BufWriter<File>) -> Result<T>) -> Result<T> {
+    let file = File::create_new(path).map_err(|error| io_error(&error));
+    named(path, file.and_then(|file| write(BufWriter::new(file))))
 }
 
 /// Magic and curve byte.
-fn head(path: &PathBuf) -> Result<Vec<u8>> {
+fn head(path: &Path) -> Result<Vec<u8>> {
     let (mut file, _) = open(path)?;
     let mut head = Vec::new();
-    file.by_ref().take(transcript::MAGIC.len() as u64 + 1).read_to_end(&mut head).map_err(|e| io_error(&e))?;
+    let read = file.by_ref().take(transcript::MAGIC.len() as u64 + 1).read_to_end(&mut head);
+    named(path, read.map_err(|error| io_error(&error)))?;
     Ok(head)
 }
 
-fn phase1_curve(path: &PathBuf) -> Result<CurveId> {
+fn phase1_curve(path: &Path) -> Result<CurveId> {
     transcript::curve(&head(path)?)
 }
 
-fn transcript_curve(path: &PathBuf) -> Result<CurveId> {
+fn transcript_curve(path: &Path) -> Result<CurveId> {
     phase2::curve(&head(path)?)
 }
 
-fn load_transcript<C: Curve>(path: &PathBuf) -> Result<Transcript<C>> {
+fn load_transcript<C: Curve>(path: &Path) -> Result<Transcript<C>> {
     let (file, length) = open(path)?;
-    Transcript::read(file, length)
+    named(path, Transcript::read(file, length))
 }
 
-fn load_phase1<C: Curve>(path: &PathBuf) -> Result<(Phase1<C>, [u8; 32])> {
+fn load_phase1<C: Curve>(path: &Path) -> Result<(Phase1<C>, [u8; 32])> {
     let (file, length) = open(path)?;
-    transcript::read(file, length)
+    named(path, transcript::read(file, length))
 }
 
 fn listed(contributors: Vec<Contributor>) -> Contributors {
@@ -73,7 +84,12 @@ fn listed(contributors: Vec<Contributor>) -> Contributors {
 #[pyfunction]
 fn phase1_new(py: Python<'_>, curve: &str, power: u32, out: PathBuf) -> PyResult<()> {
     let id = CurveId::named(curve)?;
-    Ok(guarded(py, || with_curve!(id, C => transcript::write(&Phase1::<C>::new(power)?, create(&out)?).map(|_| ())))?)
+    Ok(guarded(py, || {
+        with_curve!(id, C => {
+            let phase1 = Phase1::<C>::new(power)?;
+            create(&out, |file| transcript::write(&phase1, file)).map(|_| ())
+        })
+    })?)
 }
 
 /// Contributes to `source`, or ends it with a beacon; returns the hash of the response.
@@ -96,7 +112,7 @@ fn phase1_contribute<'py>(
                 Some((value, exponent)) => phase1.end_with_beacon(name, Beacon::new(value, exponent)?)?,
             }
             let hash = phase1.last_hash()?;
-            transcript::write(&phase1, create(&out)?)?;
+            create(&out, |file| transcript::write(&phase1, file))?;
             Ok(hash)
         })
     })?;
@@ -129,12 +145,12 @@ fn described<C: Curve>(phase1: &Phase1<C>, digest: [u8; 32], found: phase1::Repo
 fn ptau_import(py: Python<'_>, source: PathBuf, out: PathBuf, power: Option<u32>) -> PyResult<(Phase1Report, bool)> {
     Ok(guarded(py, || {
         let (file, length) = open(&source)?;
-        let mut sections = ptau::Sections::open(file, length)?;
+        let mut sections = named(&source, ptau::Sections::open(file, length))?;
         let prepared = sections.prepared();
-        with_curve!(sections.header()?.curve, C => {
-            let phase1 = sections.read::<C>(power)?;
+        with_curve!(named(&source, sections.header())?.curve, C => {
+            let phase1 = named(&source, sections.read::<C>(power))?;
             let mut found = report(&phase1, [0; 32])?;
-            found.3 = transcript::write(&phase1, create(&out)?)?.to_vec();
+            found.3 = create(&out, |file| transcript::write(&phase1, file))?.to_vec();
             Ok((found, prepared))
         })
     })?)
@@ -146,7 +162,7 @@ fn ptau_export(py: Python<'_>, source: PathBuf, out: PathBuf) -> PyResult<()> {
     Ok(guarded(py, || {
         with_curve!(phase1_curve(&source)?, C => {
             let (phase1, _) = load_phase1::<C>(&source)?;
-            ptau::write(&phase1, create(&out)?)
+            create(&out, |file| ptau::write(&phase1, file))
         })
     })?)
 }
@@ -159,7 +175,8 @@ fn phase2_start(py: Python<'_>, circuit: &[u8], phase1: PathBuf, out: PathBuf) -
         with_curve!(phase1_curve(&phase1)?, C => {
             circuit.check_curve::<C>()?;
             let (powers, digest) = load_phase1::<C>(&phase1)?;
-            Transcript::start(&circuit, &powers, digest)?.write(create(&out)?)
+            let transcript = Transcript::start(&circuit, &powers, digest)?;
+            create(&out, |file| transcript.write(file))
         })
     })?)
 }
@@ -183,7 +200,7 @@ fn phase2_contribute<'py>(
                 None => transcript.contribute(name, &entropy)?,
                 Some((value, exponent)) => transcript.end_with_beacon(name, Beacon::new(value, exponent)?)?,
             };
-            transcript.write(create(&out)?)?;
+            create(&out, |file| transcript.write(file))?;
             Ok(hash)
         })
     })?;

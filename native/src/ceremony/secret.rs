@@ -50,11 +50,10 @@ impl Beacon {
     /// The limits, as text of what breaks them.
     pub fn check(&self) -> std::result::Result<(), String> {
         if !(BEACON_EXPONENT_MIN..=BEACON_EXPONENT_MAX).contains(&self.exponent) {
-            let allowed = format!("allowed {BEACON_EXPONENT_MIN} to {BEACON_EXPONENT_MAX}");
-            return Err(format!("a beacon of 2^{} hashes, {allowed} as exponent", self.exponent));
+            return Err(format!("a beacon to be hashed 2^{} times", self.exponent));
         }
         if self.value.is_empty() || self.value.len() > BEACON_BYTES_MAX {
-            return Err(format!("a beacon of {} bytes, allowed 1 to {BEACON_BYTES_MAX}", self.value.len()));
+            return Err(format!("a beacon of {} bytes", self.value.len()));
         }
         Ok(())
     }

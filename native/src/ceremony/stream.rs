@@ -1,6 +1,6 @@
 //! Files read and written piece by piece, hashed on the way; sizes are checked before memory is taken.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 
 use ark_ec::short_weierstrass::{Affine, SWCurveConfig};
 use ark_ec::AffineRepr;
@@ -37,9 +37,20 @@ pub struct Source<R> {
     code: &'static str,
 }
 
+/// Without the file's name, which whoever opened the file adds.
 pub fn io_error(error: &std::io::Error) -> Error {
-    Error::new("file", error.to_string())
+    let code = match error.kind() {
+        ErrorKind::NotFound => "file-missing",
+        ErrorKind::IsADirectory | ErrorKind::NotADirectory => "file-kind",
+        ErrorKind::AlreadyExists => "file-exists",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "disk-full",
+        _ => "file",
+    };
+    Error::new(code, error.to_string())
 }
+
+/// The codes of [`io_error`].
+pub const FILE_CODES: [&str; 5] = ["file", "file-missing", "file-kind", "file-exists", "disk-full"];
 
 impl<R: Read> Source<R> {
     pub fn new(inner: R, length: u64, code: &'static str) -> Self {

@@ -318,6 +318,50 @@ fn a_beacon_alone_is_no_contribution() {
 }
 
 #[test]
+fn a_beacon_ends_phase_1() {
+    let mut made = phase1::<Bn254>(1);
+    made.end_with_beacon("draw", beacon()).unwrap();
+    let error = made.contribute("late", b"").unwrap_err();
+    assert!(error.code == "phase1-ended" && error.detail.contains("contribution 2"), "{error}");
+    assert_eq!(made.end_with_beacon("again", beacon()).unwrap_err().code, "phase1-ended");
+    // Other tools go on after one; such a history verifies, and still takes nothing more.
+    let hidden = made.contributions[1].beacon.take();
+    made.contribute("late", b"").unwrap();
+    made.contributions[1].beacon = hidden;
+    let order: Vec<_> = made.verify().unwrap().contributors.iter().map(|c| c.beacon).collect();
+    assert_eq!(order, [false, true, false]);
+    assert_eq!(made.contribute("later", b"").unwrap_err().code, "phase1-ended");
+}
+
+#[test]
+fn a_beacon_ends_phase_2() {
+    let (circuit, phase1, mut transcript) = started::<Bn254>(1);
+    transcript.end_with_beacon("draw", beacon()).unwrap();
+    let error = transcript.contribute("late", b"").unwrap_err();
+    assert!(error.code == "setup-ended" && error.detail.contains("contribution 2"), "{error}");
+    assert_eq!(transcript.end_with_beacon("again", beacon()).unwrap_err().code, "setup-ended");
+    transcript.steps.push(transcript.steps[0].clone());
+    let error = transcript.verify(&circuit, &phase1, DIGEST).err().unwrap();
+    assert!(error.code == "setup-ended" && error.detail.contains("contribution 3"), "{error}");
+}
+
+#[test]
+fn faults_of_files_have_codes() {
+    use std::io::ErrorKind;
+    for (kind, code) in [
+        (ErrorKind::NotFound, "file-missing"),
+        (ErrorKind::IsADirectory, "file-kind"),
+        (ErrorKind::AlreadyExists, "file-exists"),
+        (ErrorKind::StorageFull, "disk-full"),
+        (ErrorKind::PermissionDenied, "file"),
+    ] {
+        let error = super::stream::io_error(&std::io::Error::from(kind));
+        assert_eq!(error.code, code);
+        assert!(super::stream::FILE_CODES.contains(&error.code));
+    }
+}
+
+#[test]
 fn phase_2_refuses_what_it_cannot_start_from() {
     let parsed = Circuit::parse(&circuit::<Bn254>()).unwrap();
     let empty = phase1::<Bn254>(0);

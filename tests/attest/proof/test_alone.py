@@ -199,4 +199,4 @@ def test_a_key_is_pinned_or_said_not_to_be(verify: Verify, tmp_path: Path, argum
 def test_a_missing_file_is_a_usage_error(verify: Verify, tmp_path: Path) -> None:
     key, public, _, _ = write_command(tmp_path, Curve.BN254)
     code, said = verify("--key", key, "--public", public, "--proof", tmp_path / "none", "--unpinned")
-    assert (code, said["failed"]) == (2, "file")
+    assert (code, said["failed"]) == (2, "file-missing")

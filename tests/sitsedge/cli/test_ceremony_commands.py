@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +36,7 @@ def told(*arguments: str | Path, stdin: bytes = b"", code: int = OK) -> dict[str
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ``toy.circuit``, ``pot`` (one contributor) and ``ceremony`` (two and a beacon)."""
+    """``toy.circuit``, ``pot`` (one contributor), ``ceremony`` (two and a beacon), ``open`` (before the beacon)."""
     folder = tmp_path_factory.mktemp("ceremony")
     circuit = toy_circuit().encode()
     (folder / "toy.circuit").write_bytes(circuit)
@@ -43,6 +46,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert code == OK, err
     told("contribute", folder / "ceremony", "--name", "vendor")
     told("contribute", folder / "ceremony", "--name", "operator", "--entropy-file", "-", stdin=b"dice 3 1 4")
+    shutil.copy(folder / "ceremony" / "transcript.sitsct", folder / "open")
     told("contribute", folder / "ceremony", "--name", "draw", "--beacon", "00ff", "--iterations", "11")
     return folder
 
@@ -94,7 +98,7 @@ def test_a_stranger_s_name_does_not_steer_the_terminal(base: Path, tmp_path: Pat
 
 
 def test_a_contributor_finds_the_own_hash(base: Path, tmp_path: Path) -> None:
-    data = told("contribute", base / "ceremony" / "transcript.sitsct", "--name", "x", "--out", tmp_path / "longer")
+    data = told("contribute", base / "open", "--name", "x", "--out", tmp_path / "longer")
     digest = data["contribution"]
     files = ("--circuit", base / "toy.circuit", "--phase1", base / "pot")
     assert told("verify-setup", tmp_path / "longer", *files, "--contribution", digest)["ok"]
@@ -105,7 +109,7 @@ def test_a_contributor_finds_the_own_hash(base: Path, tmp_path: Path) -> None:
 
 
 def test_the_first_failing_step_is_named(base: Path, tmp_path: Path) -> None:
-    data = bytearray((base / "ceremony" / "transcript.sitsct").read_bytes())
+    data = bytearray((base / "open").read_bytes())
     data[data.index(b"operator")] ^= 0x20
     (tmp_path / "bad").write_bytes(data)
     files = ("--circuit", base / "toy.circuit", "--phase1", base / "pot")
@@ -156,22 +160,30 @@ def test_a_foreign_key_with_a_fixed_gamma_is_taken_only_when_asked(base: Path, t
         (["setup", "new"], USAGE, "--power"),
         (["setup", "new", "--power", "4", "--circuit", "toy.circuit"], USAGE, "--phase1"),
         (["setup", "new", "--circuit", "toy.circuit"], USAGE, "--phase1"),
-        (["setup", "new", "--power", "21"], REFUSED, "phase1-power"),
+        (["setup", "new", "--power", "21"], USAGE, "got power 21, expected 2 to 20"),
         (["setup", "new", "--power", "4", "--curve", "bn128"], USAGE, "curve-unknown"),
-        (["setup", "pot", "--power", "4"], ENVIRONMENT, "file-exists"),
-        (["setup", "new", "--circuit", "toy.circuit", "--phase1", "toy.circuit"], ENVIRONMENT, "file-kind"),
-        (["setup", "new", "--circuit", "pot", "--phase1", "pot"], REFUSED, "circuit-format"),
-        (["setup", "new", "--circuit", "missing", "--phase1", "pot"], ENVIRONMENT, "missing"),
-        (["contribute", "toy.circuit", "--name", "x"], ENVIRONMENT, "file-kind"),
-        (["contribute", "missing", "--name", "x"], ENVIRONMENT, "missing"),
-        (["contribute", "pot", "--name", "x", "--out", "ceremony"], ENVIRONMENT, "file-exists"),
+        (["setup", "pot", "--power", "4"], USAGE, "file-exists"),
+        (["setup", "new", "--circuit", "toy.circuit", "--phase1", "toy.circuit"], USAGE, "file-kind"),
+        (["setup", "new", "--circuit", "pot", "--phase1", "pot"], USAGE, "got pot: a phase 1 file, expected a circuit"),
+        (["setup", "new", "--circuit", "missing", "--phase1", "pot"], USAGE, "missing"),
+        (["contribute", "toy.circuit", "--name", "x"], USAGE, "file-kind"),
+        (["contribute", "missing", "--name", "x"], USAGE, "missing"),
+        (["contribute", "pot", "--name", "x", "--out", "ceremony"], USAGE, "file-exists"),
         (["contribute", "pot", "--name", "x", "--beacon", "XY"], USAGE, "hex"),
         (["contribute", "pot", "--name", "x", "--beacon", "00", "--iterations", "300"], USAGE, "--iterations"),
-        (["contribute", "pot", "--name", "x", "--beacon", "00", "--iterations", "9"], REFUSED, "beacon"),
-        (["verify-setup", "toy.circuit"], ENVIRONMENT, "file-kind"),
-        (["import", "toy.circuit", "new"], REFUSED, "ptau-format"),
-        (["import", "toy.circuit", "pot"], ENVIRONMENT, "file-exists"),
-        (["export", "toy.circuit", "new"], REFUSED, "phase1-format"),
+        (
+            ["contribute", "pot", "--name", "x", "--beacon", "00", "--iterations", "9"],
+            USAGE,
+            "got a beacon to be hashed 2^9 times",
+        ),
+        (["verify-setup", "toy.circuit"], USAGE, "file-kind"),
+        (["import", "toy.circuit", "new"], USAGE, "file-kind"),
+        (["import", "missing", "new"], USAGE, "missing"),
+        (["import", "ceremony", "new"], USAGE, "ceremony"),
+        (["contribute", "pot", "--name", ""], USAGE, "got a contributor's name of 0 bytes, expected 1 to 64"),
+        (["contribute", "pot", "--name", "a\tb"], USAGE, "control characters, expected"),
+        (["contribute", "pot", "--name", "x", "--entropy-file", "missing"], USAGE, "missing"),
+        (["export", "toy.circuit", "new"], USAGE, "file-kind"),
     ],
 )
 def test_wrong_use(base: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str) -> None:
@@ -179,3 +191,71 @@ def test_wrong_use(base: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[
     found, _, err = run(*arguments)
     assert (found, words in err) == (code, True), err
     assert not (base / "new").exists()
+
+
+def test_the_wrong_power_is_told_once_with_a_hint(tmp_path: Path) -> None:
+    code, _, err = run("setup", tmp_path / "new", "--power", "99")
+    assert (code, err.count("2 to 20"), err.count("99")) == (USAGE, 1, 1)
+    assert "2^POWER rows" in err
+
+
+def test_a_beacon_is_the_last_step(base: Path, tmp_path: Path) -> None:
+    code, _, err = run("contribute", base / "ceremony", "--name", "late")
+    assert (code, "setup-ended" in err, "contribution 3" in err) == (REFUSED, True, True)
+    told("contribute", base / "pot", "--name", "draw", "--beacon", "00ff", "--out", tmp_path / "ended")
+    code, _, err = run("contribute", tmp_path / "ended", "--name", "late")
+    assert (code, "phase1-ended" in err) == (REFUSED, True)
+    assert told("verify-setup", tmp_path / "ended")["phase1"]["after_beacon"] == 0
+
+
+def test_contributions_after_a_beacon_that_another_tool_took_are_told(base: Path, tmp_path: Path) -> None:
+    """Ours are not: the beacon's mark is taken out of the file for as long as the next one contributes."""
+    path, mark, none = tmp_path / "pot", b"\4draw\x0a\2\x00\xff", b"\4draw\0"
+    told("contribute", base / "pot", "--name", "draw", "--beacon", "00ff", "--out", path)
+    path.write_bytes(path.read_bytes().replace(mark, none))
+    told("contribute", path, "--name", "late")
+    path.write_bytes(path.read_bytes().replace(none, mark))
+    data = told("verify-setup", path)
+    assert [(c["name"], c["beacon"]) for c in data["phase1"]["contributions"]] == [
+        ("ann", False),
+        ("draw", True),
+        ("late", False),
+    ]
+    assert data["phase1"]["after_beacon"] == 1
+    assert run("export", path, tmp_path / "foreign.ptau")[0] == OK
+    code, out, _ = run("import", tmp_path / "foreign.ptau", tmp_path / "taken")
+    assert (code, "1 contributions after a beacon" in out) == (OK, True)
+
+
+@pytest.mark.parametrize("name", ["transcript.sitsct", "phase1.sitspt", "circuit.sitsr1c"])
+@pytest.mark.parametrize("damage", ["missing", "folder"])
+def test_a_damaged_folder_names_the_file(base: Path, tmp_path: Path, name: str, damage: str) -> None:
+    shutil.copytree(base / "ceremony", tmp_path / "copy")
+    file = tmp_path / "copy" / name
+    file.unlink()
+    if damage == "folder":
+        file.mkdir()
+    for arguments in (("verify-setup", tmp_path / "copy"), ("export", tmp_path / "copy", tmp_path / "keys")):
+        code, _, err = run(*arguments)
+        assert (code, str(file) in err, "hint:" in err) == (USAGE, True, True), err
+    if name == "transcript.sitsct":
+        code, _, err = run("contribute", tmp_path / "copy", "--name", "x")
+        assert (code, str(file) in err) == (USAGE, True), err
+
+
+def test_a_full_disk_names_the_path_and_what_it_takes(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system reports it late: when the file is synchronised."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    code, _, err = run("contribute", base / "pot", "--name", "x", "--out", tmp_path / "new")
+    size = (base / "pot").stat().st_size
+    assert code == ENVIRONMENT
+    assert f"got {tmp_path / 'new'}: no space left (" in err
+    assert f"expected about {size} bytes free" in err
+    assert "hint: free space" in err
+    assert list(tmp_path.iterdir()) == []

@@ -107,6 +107,25 @@ def test_module_that_is_nowhere(ledgers: Path, tmp_path: Path, monkeypatch: pyte
 def test_command_that_was_not_exported(ledgers: Path, tmp_path: Path) -> None:
     run("export", "--sealed", ledgers, tmp_path / "out")
     code, text = run("open", tmp_path / "out.openings", ledgers, "9-9", tmp_path / "o")
-    assert code != 0
+    assert code == 1
     assert "opening-unknown" in text
     assert not (tmp_path / "o").exists()
+
+
+def test_open_names_the_path_that_is_wrong(ledgers: Path, tmp_path: Path) -> None:
+    run("export", "--sealed", ledgers, tmp_path / "out", "--records", "1")
+    (tmp_path / "there").write_bytes(b"")
+    (tmp_path / "junk").write_bytes(b"{}")
+    kept = tmp_path / "out.openings"
+    for arguments, words in (
+        ((tmp_path / "missing", ledgers, "2-1", tmp_path / "o"), str(tmp_path / "missing")),
+        ((tmp_path, ledgers, "2-1", tmp_path / "o"), f"{tmp_path}: not a file"),
+        ((kept, ledgers, "2-1", tmp_path / "there"), f"{tmp_path / 'there'} exists"),
+        ((tmp_path / "junk", ledgers, "2-1", tmp_path / "o"), "openings-format"),
+    ):
+        code, text = run("open", *arguments)
+        assert (code, words in text) == (2, True), text
+    assert not (tmp_path / "o").exists()
+    for arguments in ((tmp_path / "missing",), (tmp_path / "out", "--opening", tmp_path / "missing")):
+        code, text = run("verify-sealed", *arguments)
+        assert (code, str(tmp_path / "missing") in text) == (2, True), text

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from attest.proof import Curve, Groth16Prover, NativeVerifier, PyEccVerifier, ceremony, failed_check, key_hash
 from attest.proof.ceremony import Beacon, CeremonyError, Contributor
+from attest.proof.ceremony_files import locked, place
 from attest.proof.ceremony_folder import CeremonyFolder
 from tests.attest.proof.ceremony.support import Made
 from tests.attest.proof.support import CTX, model, toy_circuit
@@ -199,6 +206,78 @@ def test_nothing_is_overwritten_and_nothing_left_half(made: Made, copy: Ceremony
     assert not list(tmp_path.rglob("*.part"))
 
 
+def test_two_contributions_at_once_lose_none(copy: CeremonyFolder) -> None:
+    """As many processes as it takes at one transcript: every hash that was told is in the result."""
+    script = (
+        "import sys; from pathlib import Path; from attest.proof import ceremony\n"
+        "try: print(ceremony.contribute(Path(sys.argv[1]), name=sys.argv[2]).hex())\n"
+        "except ceremony.CeremonyError as error: print(error.code)\n"
+    )
+    made = [
+        subprocess.Popen([sys.executable, "-c", script, str(copy.transcript), f"p{i}"], stdout=subprocess.PIPE)
+        for i in range(4)
+    ]
+    said = [process.communicate()[0].decode().strip() for process in made]
+    told = {line for line in said if line != "file-busy"}
+    found = {c.hash.hex() for c in ceremony.contributions(copy.transcript).contributors}
+    assert told
+    assert told <= found
+    assert len(found) == 2 + len([line for line in said if line != "file-busy"])
+
+
+def test_a_contribution_waits_for_no_other(copy: CeremonyFolder, made: Made) -> None:
+    before = copy.transcript.read_bytes()
+    with locked(copy.transcript), pytest.raises(CeremonyError) as refused:
+        ceremony.contribute(copy.transcript, name="x")
+    assert (refused.value.code, str(copy.transcript) in refused.value.found) == ("file-busy", True)
+    assert copy.transcript.read_bytes() == before
+    with locked(copy.transcript):
+        ceremony.contribute(copy.transcript, copy.path / "elsewhere", name="x")
+    ceremony.contribute(copy.transcript, name="x")
+
+
+def test_a_file_replaced_before_it_was_locked_is_opened_again(
+    copy: CeremonyFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, others = fcntl.flock, []
+
+    def flock(file: IO[bytes], operation: int) -> None:
+        if not others:
+            others.append(copy.path / "new")
+            others[0].write_bytes(copy.transcript.read_bytes())
+            others[0].replace(copy.transcript)
+        real(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with locked(copy.transcript):
+        monkeypatch.undo()
+        with pytest.raises(CeremonyError, match="file-busy"), locked(copy.transcript):
+            pass
+
+
+def test_two_at_once_to_one_new_file(copy: CeremonyFolder) -> None:
+    """The second to finish finds the name taken."""
+    out = copy.path / "out"
+
+    def write(part: Path) -> None:
+        part.write_bytes(b"mine")
+        out.write_bytes(b"theirs")
+
+    with pytest.raises(CeremonyError) as refused:
+        place(out, write)
+    assert (refused.value.code, out.read_bytes()) == ("file-exists", b"theirs")
+    assert not list(copy.path.glob("*.part"))
+
+
+def test_a_medium_without_hard_links(copy: CeremonyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    digest = ceremony.contribute(copy.transcript, copy.path / "out", name="x")
+    assert ceremony.contributions(copy.path / "out").contributors[-1].hash == digest
+
+
 def test_limits(copy: CeremonyFolder, tmp_path: Path) -> None:
     for power in (0, 1, 21, 2**32 - 1):
         with pytest.raises(CeremonyError) as refused:
@@ -226,10 +305,10 @@ def test_other_files_are_no_ceremony(tmp_path: Path, made: Made) -> None:
         assert refused.value.code == "file-kind"
     with pytest.raises(CeremonyError) as refused:
         ceremony.verify_phase1(made.folder.transcript)
-    assert refused.value.code == "phase1-format"
+    assert refused.value.code == "file-kind"
     with pytest.raises(CeremonyError) as refused:
         ceremony.verify_phase1(tmp_path / "missing")
-    assert refused.value.code == "file"
+    assert refused.value.code == "file-missing"
 
 
 def test_every_code_is_documented() -> None:
