@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from sitsedge.errors import SitsError
+from sitsedge.supervisor import session as module
 from sitsedge.supervisor.session import Session, SessionOptions
 from sitsedge.supervisor.state import StateDir
 from sitsedge.telemetry import write_snapshot
+from sitsedge.telemetry.process import END_COMMANDS
 
 
 @pytest.fixture
@@ -62,3 +65,31 @@ def test_a_prover_that_keeps_up_or_has_not_measured_is_not_mentioned(session: Se
         write_snapshot(session.state.run, "prover", "ready", {"pace": pace})
         session._watch_prover()
     assert said == []
+
+
+def test_a_stop_ends_the_commands_before_it_asks_for_man(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+
+    def signalled(name: str, number: object) -> None:
+        done.append((name, number))
+        write_snapshot(session.state.run, "sitsd", "running", {"ending": True, "pending": 0})
+
+    def asked(_: Path, to: str, names: list[str], reason: str) -> None:
+        done.append((to, names, reason))
+        raise SitsError("gate-unreachable", found="no gate", expected="one")
+
+    for name in ("gate", "sitsd", "prover"):
+        write_snapshot(session.state.run, name, "running", {"proofs": {"policy": "deferred", "owed": 5}})
+    monkeypatch.setattr(session._children, "signal", signalled)
+    monkeypatch.setattr(module, "request_mode", asked)
+    session.stop()
+    assert done == [("sitsd", END_COMMANDS), ("OFF", [], "stop")]
+
+
+def test_a_stop_with_nothing_owed_waits_for_nobody(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gate", "sitsd", "prover"):
+        write_snapshot(session.state.run, name, "running", {"proofs": {"policy": "deferred", "owed": 0}})
+    asked: list[object] = []
+    monkeypatch.setattr(module, "request_mode", lambda *rest: asked.append(rest))
+    session.stop()
+    assert asked == []
