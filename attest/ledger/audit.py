@@ -72,19 +72,47 @@ class Extracted:
     module_digest: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an audit is. The device's records are read twice, and count twice in both numbers of records."""
+
+    records: int
+    records_total: int
+    proofs: int
+    """Proofs that verified so far."""
+
+
+OnProgress = Callable[[Progress], None]
+"""Called for every record; decides itself how often it shows something."""
+
+
+class _Steps:
+    """Counts records for a callback, which is told before a record's own checks begin."""
+
+    def __init__(self, report: AuditReport, tell: OnProgress | None) -> None:
+        self._report, self._tell = report, tell
+        self._done = self.total = 0
+
+    def step(self) -> None:
+        if self._tell is not None:
+            self._tell(Progress(self._done, max(self._done, self.total), self._report.proofs_checked))
+            self._done += 1
+
+
 def verify(
     ledger_dir: Path,
     *,
     proofs: Literal["all", "none"] | int = "all",
     engine: Engine = "native",
     now_ns: int | None = None,
+    progress: OnProgress | None = None,
 ) -> AuditReport:
     """Audit ``ledger_dir`` (``device/ledger.db``, ``gate/ledger.db``, ``anchors/``).
 
     ``proofs`` says how many of the accepted commands' proofs are checked: all, none, or that many chosen at
     random; of the proofs that followed a commitment likewise. ``engine`` is the verifier: ``native`` takes about a
     millisecond a proof, ``py-ecc`` half a second. A commitment without its proof is a finding once its deadline has
-    passed at ``now_ns`` (this machine's clock by default).
+    passed at ``now_ns`` (this machine's clock by default). ``progress`` is told of every record.
     """
     report = AuditReport(engine=engine, proofs=str(proofs))
     try:
@@ -98,7 +126,9 @@ def verify(
         gate = _open(ledger_dir / GATE / LEDGER_FILE, GATE, anchors.gate_origin, report, stack)
         cross = CrossIndex()
         stack.callback(cross.close)
-        first = _DeviceAudit(report, anchors, cross)
+        steps = _Steps(report, progress)
+        steps.total = sum(passes * ledger.appended for ledger, passes in ((device, 2), (gate, 1)) if ledger is not None)
+        first = _DeviceAudit(report, anchors, cross, steps)
         if device is not None:
             _guarded(report, DEVICE, lambda: scan(device, DEVICE, report, first.collect))  # 2
         conduct = GateAudit(
@@ -113,7 +143,7 @@ def verify(
         if gate is not None:
             publics = [anchors.gate_public]
             _guarded(report, GATE, lambda: check_signatures(gate, GATE, publics, report, cross, covers=False))  # 3
-            _guarded(report, GATE, lambda: _check_gate(gate, report, cross, conduct))
+            _guarded(report, GATE, lambda: _check_gate(gate, report, cross, conduct, steps))
             _guarded(report, GATE, conduct.finish)
         first.epochs |= conduct.epochs
         if device is not None:
@@ -189,8 +219,8 @@ def _late_proof(ledger: Ledger, index: int, digest: bytes) -> LateProof:
 class _DeviceAudit:
     """The device's records: collected first, checked once the session keys are known."""
 
-    def __init__(self, report: AuditReport, anchors: Anchors, cross: CrossIndex) -> None:
-        self._report, self._anchors, self._cross = report, anchors, cross
+    def __init__(self, report: AuditReport, anchors: Anchors, cross: CrossIndex, steps: _Steps) -> None:
+        self._report, self._anchors, self._cross, self._steps = report, anchors, cross, steps
         self.epochs: dict[int, EpochOpened] = {}
         self.refused_keys: set[bytes] = set()
         self.closed_epoch = 0
@@ -198,6 +228,7 @@ class _DeviceAudit:
 
     def collect(self, index: int, kind: RecordKind, value: Decoded, data: bytes) -> None:
         """First pass: what is there, and the keys that gate records introduce."""
+        self._steps.step()
         if isinstance(value, ParsedCommand):
             header = value.command.header
             if not self._cross.add(DEVICE_COMMAND, value.digest, header.epoch, header.sequence, index):
@@ -222,6 +253,7 @@ class _DeviceAudit:
         epoch = sequence = 0
         for leaf in device.iterate():
             self.closed_epoch = 0
+            self._steps.step()
             try:
                 _, value = decode(leaf.data)
             except (LedgerError, CommandError):
@@ -318,10 +350,11 @@ def _guarded(report: AuditReport, name: str, work: Callable[[], object]) -> None
         report.add(error.code, name, None, error.found, error.expected)
 
 
-def _check_gate(gate: Ledger, report: AuditReport, cross: CrossIndex, conduct: GateAudit) -> None:
+def _check_gate(gate: Ledger, report: AuditReport, cross: CrossIndex, conduct: GateAudit, steps: _Steps) -> None:
     coverage = Coverage(report, cross, GATE)
 
     def visit(index: int, kind: RecordKind, value: Decoded, data: bytes) -> None:
+        steps.step()
         coverage.record(index, _answered_ns(value))
         conduct.visit(index, kind, value, data)
 

@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use _native::circuit::Circuit;
 use _native::curve::{Bls381, Bn254, Curve, G1Projective};
@@ -269,7 +270,11 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
+/// One test at a time: the peak of the process's memory is everybody's.
+static TURN: Mutex<()> = Mutex::new(());
+
 fn run<C: Curve>() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let (count, seed) = (setting("SITS_MUTATIONS", COUNT), setting("SITS_SEED", 20));
     let (campaign, mut random) = (Campaign::<C>::new(), Random(seed));
     let before = peak_kib();
@@ -320,6 +325,7 @@ fn nothing_mutated_is_accepted_on_bls12_381() {
 
 #[test]
 fn changes_that_stay_valid_are_known_as_such() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let campaign = Campaign::<Bn254>::new();
     let honest = &campaign.honest[0];
     let sign = Bn254::FLAGS.smaller_y ^ Bn254::FLAGS.larger_y;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,15 +12,17 @@ from rich.console import Console
 from rich.table import Table
 
 from attest.ledger import Ledger
-from attest.ledger.audit import show, verify
+from attest.ledger.audit import Progress, show, verify
 from attest.ledger.report import AuditReport
-from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, reported
+from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
 
 app = typer.Typer(
     name="audit", help="Verify and read the ledgers; needs no device and no network.", no_args_is_help=True
 )
 
 FINDINGS_SHOWN = 20
+TERMINAL_EVERY_S = 1.0
+LOG_EVERY_S = 5.0  # where stderr is a file or a pipe: an audit shorter than this says nothing
 NOT_SHOWN = (
     "verified means: enrolled device, approved boot, approved model, exact arithmetic, limits and order kept; "
     "it does not mean that the model is right or that a sensor tells the truth"
@@ -41,9 +45,29 @@ def verify_command(
         if engine not in ("native", "py-ecc"):
             complain(f"--engine {engine}", "native or py-ecc")
             raise typer.Exit(Exit.USAGE)
-        report = verify(find_ledgers(directory), proofs=which, engine="py-ecc" if engine == "py-ecc" else "native")
+        report = verify(
+            find_ledgers(directory),
+            proofs=which,
+            engine="py-ecc" if engine == "py-ecc" else "native",
+            progress=ProgressNotes(terminal=sys.stderr.isatty()),
+        )
         emit(output, report.to_dict(), lambda: print_report(report))
     raise typer.Exit(Exit.OK if report.ok else Exit.REFUSED)
+
+
+class ProgressNotes:
+    """How far a long audit is, on stderr: once a second on a terminal, elsewhere every five seconds."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        self._every_s = TERMINAL_EVERY_S if terminal else LOG_EVERY_S
+        self._due = time.monotonic() + self._every_s
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + self._every_s
+            of = f"{progress.records} of {progress.records_total} records read"
+            note(f"audit: {of}, {progress.proofs} proofs checked")
 
 
 @app.command("show")

@@ -16,6 +16,12 @@ from sitsedge.telemetry import Snapshot, read_snapshot
 PROCESSES = ("sitsd", "gate", "prover", "bridge", "plant", "replayer")
 FRESH_S = 3.0  # three snapshots missed
 REFRESH_S = 0.5
+LANE_WELL = ("none", "running")
+LANE_WORDS = {
+    "running": "running",
+    "withdrawn": "WITHDRAWN: no commands until every owed proof came and people confirm a mode",
+    "hold": "ON HOLD: no proof is owed; no commands until people confirm a mode",
+}
 ATTESTATION = {"tpm2": "TPM 2.0 quote per epoch", "none": "NONE: nobody can tell which machine signs"}
 
 
@@ -38,12 +44,23 @@ def as_data(state: StateDir) -> dict[str, Any]:
     return {
         "state_dir": str(state.root),
         "running": any(health(s) in ("running", "ready") for s in snapshots.values()),
-        "healthy": all(health(s) in ("running", "ready") for s in snapshots.values()),
+        "healthy": all(health(s) in ("running", "ready") for s in snapshots.values()) and lane(snapshots) in LANE_WELL,
+        "lane": lane(snapshots),
         **_verified(snapshots),
         "processes": {
             name: {"health": health(s), "age_s": round(s.age_s, 3), **s.data} for name, s in snapshots.items()
         },
     }
+
+
+def lane(snapshots: dict[str, Snapshot]) -> str:
+    """The deferred lane as the gate says: ``none``, ``running``, ``withdrawn``, or ``hold`` (until people confirm)."""
+    proofs = snapshots["gate"].data.get("proofs", {}) if "gate" in snapshots else {}
+    if proofs.get("policy") != "deferred":
+        return "none"
+    if not snapshots["gate"].data.get("verified"):
+        return "withdrawn"
+    return "hold" if proofs.get("hold") else "running"
 
 
 def _verified(snapshots: dict[str, Snapshot]) -> dict[str, Any]:
@@ -96,8 +113,12 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
     table.add_row("proof", _proof(loop))
     verified = _verified(snapshots)
     table.add_row("verified", "yes" if verified["verified"] else f"NO: {verified['verified_reason']}")
+    if (word := LANE_WORDS.get(lane(snapshots))) is not None:
+        table.add_row("deferred lane", word)
     for name, value in _lane(loop, gate):
         table.add_row(name, value)
+    if "prover" in snapshots and (pace := snapshots["prover"].data.get("pace")):
+        table.add_row("prover's pace", _pace(pace))
     table.add_row("epoch", str(loop.get("epoch", "?")))
     table.add_row("cycles", str(loop.get("cycles", 0)))
     table.add_row("accepted", str(loop.get("accepted", 0)))
@@ -131,6 +152,12 @@ def _lane(loop: dict[str, Any], gate: dict[str, Any]) -> list[tuple[str, str]]:
         ("queue", f"{queue['queued']} waiting, {queue['unsettled']} proven, {queue['failed']} given up"),
     ]
     return rows + ([("queue fault", queue["fault"])] if queue["fault"] else [])
+
+
+def _pace(pace: dict[str, Any]) -> str:
+    """What the prover measured when it started, against how often a command comes."""
+    text = f"{pace['proof_ms']} ms a proof, {pace['period_ms']} ms a cycle"
+    return text if pace["keeps_up"] else f"TOO SLOW: {text}"
 
 
 def _latency(loop: dict[str, Any]) -> Table:

@@ -240,7 +240,7 @@ class Gate:
             connection.send(_refusal("malformed", "another shape", "an epoch and a sequence"))
             return
         commands, following = self.proofs.page((after[0], after[1]))
-        connection.send({"t": "owed", "commands": commands, "next": following})
+        connection.send({"t": "owed", "commands": commands, "next": following, "hold": self.proofs.hold})
 
     def _late_proof(self, connection: Connection, message: Message) -> None:
         data = message.get("record")
@@ -271,6 +271,8 @@ class Gate:
             self.book.alarms[reason] += 1
             if self.modes.writes:
                 self.change_mode(Mode.ADVISORY, (), f"verified withdrawn: {reason}")
+            else:
+                self._tell_mode()
 
     # --- modes and supervision ---------------------------------------------------------------------------------------
 
@@ -284,10 +286,15 @@ class Gate:
         if self.modes.writes and change.after >= change.before:
             self._latch.clear()
             self.proofs.approve(change.approved_by, now)
-        self._announce({"t": "mode", "mode": int(change.after)})
+        if change.after is not Mode.OFF and change.after >= change.before:
+            self.proofs.resume()
+        self._tell_mode()
         if self._delivery is not None:
             self._delivery.request_auto(self.modes.writes)
         return change
+
+    def _tell_mode(self) -> None:
+        self._announce({"t": "mode", "mode": int(self.modes.mode), "hold": self.proofs.hold})
 
     def supervise(self) -> None:
         """Called a few times a second: expiry, owed proofs and silence, each reported once."""

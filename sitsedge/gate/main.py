@@ -312,6 +312,7 @@ class GateProcess:
         due = desk.oldest_due_ns()
         age_ms = None if not due else (time.time_ns() - due) // NS_PER_MS + self.rules.proof_deadline_ms
         proofs = {"policy": policy, "owed": desk.owed, "oldest_age_ms": age_ms, "received": desk.received}
+        proofs["hold"] = desk.hold
         return {"verified": reason is None, "verified_reason": reason, "proofs": proofs | {"late": desk.late}}
 
     async def _serve_control(self) -> asyncio.Server:

@@ -6,6 +6,8 @@
    the mode steps down and no further commitment is accepted
 4. "verified" returns when nothing is owed any more, or when people approve a writing mode again, which writes off what
    was owed until then (it stays unproven, and an audit says so)
+5. from a withdrawal on the lane is on hold until people have confirmed a mode: a prover that fell behind once would
+   fall behind again, and the claim would come and go without end
 
 The gate's ledger is the memory: ``replay`` rebuilds all of this from it after a stop or a crash. A mark beside the
 ledger says how far back it has to read; a mark that is missing or damaged costs time, nothing else.
@@ -114,6 +116,8 @@ class ProofDesk:
         self._proven: OrderedDict[bytes, bytes] = OrderedDict()  # receipts given lately, for a client that lost one
         self.withdrawn: str | None = None
         """Why the gate does not stand by "verified", ``None`` while it does."""
+        self.hold = False
+        """Whether the loop is asked to send no commitments, although nothing may be owed any more (rule 5)."""
         self.received = self.late = 0
 
     @property
@@ -257,6 +261,11 @@ class ProofDesk:
         self._status("approved", verified=True, found=found, expected="their proofs", now_ns=now_ns)
         self._write_off()
 
+    def resume(self) -> None:
+        """People confirmed a mode: commitments are welcome again, unless "verified" is still withdrawn."""
+        if self.withdrawn is None:
+            self.hold = False
+
     def _write_off(self) -> None:
         self._written_off |= self._owed
         self._owed = OrderedDict()
@@ -265,6 +274,7 @@ class ProofDesk:
 
     def _status(self, code: str, *, verified: bool, found: str, expected: str, now_ns: int) -> None:
         self.withdrawn = None if verified else code
+        self.hold = self.hold or not verified
         log.log(logging.INFO if verified else logging.ERROR, "verified: %s (%s: %s)", verified, code, found)
         self._book.record(
             ProofStatus(self._book.gate_id, verified, code, len(self._owed), line(found), line(expected), now_ns)
@@ -288,6 +298,7 @@ class ProofDesk:
                         self._replay_record(parsed.record, leaf.data)
         finally:
             ledger.close()
+        self.hold = self.withdrawn is not None  # a start is a decision of people: what was cleared before it is over
 
     def _replay_command(self, index: int, data: bytes) -> None:
         parsed = parse_command(data, None)

@@ -33,7 +33,7 @@ from sitsedge.modules import Bundle, Signal
 from sitsedge.sandbox import Sandbox, SandboxLimits
 from sitsedge.supervisor.state import StateDir, deferred_lane
 from sitsedge.telemetry import write_snapshot
-from sitsedge.telemetry.process import freeze_garbage, notify, realtime_offset_ns
+from sitsedge.telemetry.process import END_COMMANDS, freeze_garbage, notify, realtime_offset_ns
 
 NS_PER_MS = 1_000_000
 IDLE_MS = 100
@@ -78,6 +78,7 @@ class Loop:
         self._mode = Mode.OFF
         self._sequence = 0
         self._stopping = False
+        self._ending = False  # a stop has begun: no commands any more, only proofs on their way
         self._last_values: dict[str, float] = {}
 
     def _open_receiver(self) -> UdpReceiver:
@@ -128,6 +129,7 @@ class Loop:
             ledger=self._ledger,
             deadline_ns=cycle.proof_deadline_ms * NS_PER_MS,
             send=self._send,
+            commits=cycle.proof == "deferred",
         )
 
     def _send(self, message: Message) -> None:
@@ -141,6 +143,7 @@ class Loop:
         """Until SIGTERM or SIGINT."""
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(END_COMMANDS, self._on_end)
         refused: deque[tuple[str, str, str]] = deque(maxlen=16)
         self._epochs = EpochKeeper(self._setup, on_refused=lambda *reason: refused.append(reason))
         self._epochs.want()
@@ -158,6 +161,7 @@ class Loop:
         poller.register(self._receiver.fileno(), select.POLLIN)
         watched = -1
         snapshot_due = quality_due = 0
+        told = False
         while not self._stopping:
             link_fd = -1 if self._link is None else self._link.fileno()
             if link_fd != watched:
@@ -173,6 +177,8 @@ class Loop:
                 self._answers()
             self._upkeep(refused)
             now = time.monotonic_ns()
+            if self._ending and not told and not self._tally.pending:
+                told, snapshot_due = True, 0  # who stops this waits for it
             if now >= quality_due:
                 self._pipeline.ingest.refresh_quality()
                 quality_due = now + QUALITY_NS
@@ -190,7 +196,8 @@ class Loop:
         self._tally.superseded += superseded
         if frame is not None:
             self._tally.kernel_dropped = frame.dropped_total
-            self._cycle(frame)
+            if not self._ending:
+                self._cycle(frame)
 
     def _cycle(self, frame: ReceivedFrame) -> None:
         self._tally.cycles += 1
@@ -269,6 +276,8 @@ class Loop:
                 self._lose_epoch(code)
         elif kind == "mode":
             self._mode = Mode(message["mode"])
+            if self._proofs is not None:
+                self._proofs.told(message)
         elif kind == "witness":
             self._ledger.submit(RecordKind.WITNESS, message["record"])
             self._ledger.witnessed(message["size"])
@@ -386,11 +395,15 @@ class Loop:
             "time_quality": self._pipeline.ingest.quality.label,
             "proof": self.deployment.cycle.proof,
             "realtime": self._realtime,
+            "ending": self._ending,
             "development_keys": self._bundle.config.proof.development,
         }
         if self._proofs is not None:
             data["proofs"] = self._proofs.summary()
         write_snapshot(self.state.run, "sitsd", state, data)
+
+    def _on_end(self, _: int, __: FrameType | None) -> None:
+        self._ending = True
 
     def _on_signal(self, _: int, __: FrameType | None) -> None:
         self._stopping = True

@@ -28,7 +28,10 @@ log = logging.getLogger("sitsedge.loop")
 
 
 class ProofReturns:
-    """The loop's part of the lane; all methods on the loop's thread. ``send`` raises what the gate's link raises."""
+    """The loop's part of the lane; all methods on the loop's thread. ``send`` raises what the gate's link raises.
+
+    ``commits`` is false where only an earlier deployment used the lane: a proof inline needs not wait for it.
+    """
 
     def __init__(
         self,
@@ -38,26 +41,40 @@ class ProofReturns:
         ledger: LedgerWriter,
         deadline_ns: int,
         send: Callable[[Message], None],
+        commits: bool = True,
     ) -> None:
         self.lane = lane
         self._device_id = device_id
         self._ledger = ledger
         self._deadline_ns = deadline_ns
         self._send = send
+        self._commits = commits
         self._unanswered: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
         self._listed: set[bytes] | None = None
         self._held: Proven | None = None
         self._backlog_until_mono_ns = 0
+        self._hold = False
         self.recorded = 0
 
     def check(self) -> None:
         """Before a command is decided: would it be taken, and is there room for its job? Raises ``CycleRefused``.
 
-        A gate that refused one because of its backlog is asked again once a second, not a hundred times.
+        A gate that refused one because of its backlog is asked again once a second, not a hundred times; one that
+        has put the lane on hold is not asked at all.
         """
+        if self._hold:
+            raise CycleRefused(
+                "proof-backlog",
+                found="a lane on hold since verified was withdrawn",
+                expected="no proof owed and a mode people have confirmed since",
+            )
         if time.monotonic_ns() < self._backlog_until_mono_ns:
             raise CycleRefused("proof-backlog", found="a gate that waits for earlier proofs", expected="none overdue")
         self.lane.check()
+
+    def told(self, message: Message) -> None:
+        """Whether the gate wants commitments now, as it says with every mode and in every list of what it is owed."""
+        self._hold = self._commits and message.get("hold") is True
 
     def sent(self, sequence: int, command: bytes) -> None:
         """Keep a command until the gate says whether it accepted it."""
@@ -86,6 +103,7 @@ class ProofReturns:
 
     def owed(self, message: Message) -> None:
         """One page of the gate's list: whatever is on it has to be in the queue."""
+        self.told(message)
         if self._listed is None:
             return
         for command in message["commands"]:

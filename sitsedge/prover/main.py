@@ -23,6 +23,7 @@ from sitsedge.supervisor.state import StateDir, state_dir_of
 from sitsedge.telemetry import DurationRing, percentiles_ms, prepare_process, write_snapshot
 from sitsedge.telemetry.process import notify
 
+NS_PER_MS: Final = 1_000_000
 POLL_S: Final = 0.02
 BATCH: Final = 32
 TOGETHER: Final = 8  # proofs checked at once; a stop waits for no more than these
@@ -30,6 +31,8 @@ KEEP_S: Final = 0.1  # proofs wait this long for their commit at most: one fsync
 SNAPSHOT_S: Final = 0.5
 RETRY_S: Final = 1.0  # a disk that is full or a queue being replaced
 NEWEST: Final = 1000
+PACE_PROOFS: Final = 16  # two groups as they are proven later; tens of milliseconds for a small model
+PACE_SHARE_MAX: Final = 0.8  # of the period: loop, gate and the rest of the machine are idle while this is measured
 NICE: Final = 5  # a third of the others' share; SCHED_IDLE gives none at all on a busy machine, and the proofs are due
 
 log = logging.getLogger("sitsedge.prover")
@@ -38,7 +41,7 @@ log = logging.getLogger("sitsedge.prover")
 class ProverProcess:
     """One queue, one worker."""
 
-    def __init__(self, state: StateDir, *, capacity: int, threads: int) -> None:
+    def __init__(self, state: StateDir, *, capacity: int, threads: int, period_ms: float) -> None:
         self._state = state
         self._capacity = capacity
         trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
@@ -50,13 +53,16 @@ class ProverProcess:
         self._durations = DurationRing()
         self._made = self._failed = 0
         self._snapshot_due = 0.0
+        self._threads = threads
+        self._period_ms = period_ms
+        self._pace: dict[str, Any] = {}
 
     def run(self) -> None:
         """Until SIGTERM or SIGINT; what is being proven then is proven again after the next start."""
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
         if (active := self._store.active()) is not None:
-            self._workshop.warm(active)
+            self._measure(active)
         self._snapshot("ready", force=True)
         notify("READY=1")
         while not self._stop.is_set():
@@ -72,6 +78,21 @@ class ProverProcess:
         notify("STOPPING=1")
         self._close_queue()
         self._snapshot("stopped", force=True)
+
+    def _measure(self, active: bytes) -> None:
+        """Build the tables, then see whether proofs are made as fast as commands come."""
+        self._workshop.warm(active)
+        proof_ms = round(self._workshop.pace(active, count=PACE_PROOFS) / NS_PER_MS, 2)
+        keeps_up = proof_ms <= PACE_SHARE_MAX * self._period_ms
+        self._pace = {
+            "proof_ms": proof_ms,
+            "period_ms": self._period_ms,
+            "threads": self._threads,
+            "keeps_up": keeps_up,
+        }
+        level, word = (logging.INFO, "prover-pace") if keeps_up else (logging.WARNING, "prover-slow")
+        found = f"{proof_ms} ms a proof with {self._threads} thread(s)"
+        log.log(level, "%s: %s, expected at most %g of %g ms", word, found, PACE_SHARE_MAX, self._period_ms)
 
     def _work(self) -> bool:
         """One batch; whether there was one."""
@@ -124,6 +145,7 @@ class ProverProcess:
             "failed": self._failed,
             "fault": self._fault,
             "kernel": self._workshop.kernel,
+            "pace": self._pace,
             "prove": percentiles_ms(self._durations.newest(NEWEST)),
         }
         if self._queue is not None:
@@ -167,7 +189,8 @@ def main(argv: list[str] | None = None) -> int:
         prepare_process("prover", state.logs)
         yield_to_others()
         cycle = deployment.cycle
-        ProverProcess(state, capacity=cycle.proof_queue_max, threads=cycle.proof_threads).run()
+        threads, period_ms = cycle.proof_threads, cycle.period_ms
+        ProverProcess(state, capacity=cycle.proof_queue_max, threads=threads, period_ms=period_ms).run()
     except ConfigError as error:
         log.error("%s", error)
         sys.stderr.write(f"{error}\n")

@@ -118,6 +118,12 @@ class Children:
                 return f"{child.process.returncode}: {last_words(child, self._log_dir)}"
         return None
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a child that runs."""
+        for child in self._children:
+            if child.name == name and not child.stopped and child.process.poll() is None:
+                child.process.send_signal(number)
+
     def stop(self, name: str) -> int | None:
         """SIGTERM, then SIGKILL after ``STOP_TIMEOUT_S``; the exit code, ``None`` when there is no such child."""
         for child in self._children:

@@ -22,10 +22,12 @@ from sitsedge.supervisor.children import Children
 from sitsedge.supervisor.prepare import Prepared, prepare
 from sitsedge.supervisor.state import StateDir, deferred_lane
 from sitsedge.telemetry import Snapshot, read_snapshot
+from sitsedge.telemetry.process import END_COMMANDS
 
 FAILED_MARK = "attestation-failed"
 FIRST_COMMAND_TIMEOUT_S = 30.0
 POLL_S = 0.05
+END_POLL_S = 0.01
 SILENCE_S = 3.0  # snapshots come twice a second
 NONCE_BYTES = 32
 PROVER_MODULE = "sitsedge.prover.main"
@@ -33,6 +35,7 @@ PROVER_RESTART_S = 0.5
 PROVER_RESTART_S_MAX = 30.0
 PROOFS_WAIT_S = 20.0
 PROOFS_STILL_S = 3.0
+END_WAIT_S = 0.2  # for answers on their way; well below a gate's silence_ms_max, so that no heartbeat is missed
 PROVER_STABLE_S = 60.0  # one that ran this long may start again at once
 
 
@@ -75,6 +78,7 @@ class Session:
         self.prepared: Prepared | None = None
         self._silent: set[str] = set()
         self._withdrawn: str | None = None
+        self._prover_slow = False
         self._prover_started = 0.0
         self._prover_due: float | None = None
         self._prover_wait_s = PROVER_RESTART_S
@@ -204,6 +208,7 @@ class Session:
         self._children.check()
         self._watch_silence()
         self._watch_verified()
+        self._watch_prover()
         swtpm = self._ready().swtpm
         if swtpm is not None and swtpm.pid is None:
             self._say("the simulated TPM died: restarting it and measuring again, as after a power cycle")
@@ -230,12 +235,25 @@ class Session:
             return
         reason = snapshot.data.get("verified_reason")
         if reason != self._withdrawn:
-            self._say(
-                "verified again"
-                if reason is None
-                else f"warning: verified is withdrawn: {reason}; at most ADVISORY now"
-            )
+            if reason is not None:
+                self._say(f"warning: verified is withdrawn: {reason}; at most ADVISORY now, commands wait for people")
+            elif snapshot.data["proofs"].get("hold"):
+                self._say("verified again: no proof is owed; commands wait until people confirm a mode (sitsctl mode)")
+            else:
+                self._say("verified again")
             self._withdrawn = reason
+
+    def _watch_prover(self) -> None:
+        """Say once when the prover, by its own measurement at the start, cannot keep up with the cycle."""
+        snapshot = read_snapshot(self.state.run, "prover")
+        pace = {} if snapshot is None else snapshot.data.get("pace") or {}
+        slow = pace.get("keeps_up") is False
+        if slow and not self._prover_slow:
+            self._say(
+                f"warning: prover-slow: a proof takes {pace['proof_ms']} ms, a command comes every "
+                f"{pace['period_ms']} ms; proofs will be overdue. Raise cycle.period_ms or cycle.proof_threads"
+            )
+        self._prover_slow = slow
 
     def wait_for_commands(self, count: int, *, timeout_s: float = FIRST_COMMAND_TIMEOUT_S) -> None:
         """Until the loop had ``count`` accepted commands. Raises :class:`SitsError` ``no-commands``."""
@@ -276,6 +294,7 @@ class Session:
         owed = self._proofs_owed()
         if not owed:
             return
+        self._end_commands()
         try:
             request_mode(self.state.gate_control, "OFF", [], "stop")
         except SitsError:
@@ -289,6 +308,16 @@ class Session:
             time.sleep(POLL_S)
         if left:
             self._say(f"{left} proofs still owed: they are made after the next start")
+
+    def _end_commands(self) -> None:
+        """The loop decides nothing more: in mode OFF each command would be a refusal with a signed record."""
+        self._children.signal("sitsd", END_COMMANDS)
+        end = time.monotonic() + END_WAIT_S
+        while time.monotonic() < end:
+            snapshot = self.loop_snapshot()
+            if snapshot is None or (snapshot.data.get("ending") and not snapshot.data.get("pending")):
+                return
+            time.sleep(END_POLL_S)
 
     def _proofs_owed(self) -> int:
         """As the gate last said; none where one of the three processes that bring proofs home does not run."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 MCL_CURRENT_AND_FUTURE = 3  # mlockall(2)
+END_COMMANDS = signal.SIGUSR1  # supervisor to sitsd: a stop has begun that still waits for proofs
 
 log = logging.getLogger(__name__)
 

@@ -66,6 +66,17 @@ def test_a_sample_of_proofs_and_none(recorded: tuple[Path, Scenario]) -> None:
     assert audit.verify(recorded[0], proofs="none").proofs_checked == 0
 
 
+def test_progress_counts_every_record_and_changes_nothing(recorded: tuple[Path, Scenario]) -> None:
+    folder, _ = recorded
+    seen: list[audit.Progress] = []
+    report = audit.verify(folder, progress=seen.append)
+    assert report.to_dict() == audit.verify(folder).to_dict()
+    total = 2 * report.ledgers["device"].size + report.ledgers["gate"].size
+    assert [step.records for step in seen] == list(range(total))
+    assert {step.records_total for step in seen} == {total}
+    assert seen[-1].proofs == report.proofs_checked > 0
+
+
 def test_py_ecc_agrees(recorded: tuple[Path, Scenario]) -> None:
     report = audit.verify(recorded[0], proofs=1, engine="py-ecc")
     assert report.ok

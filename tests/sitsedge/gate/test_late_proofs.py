@@ -144,7 +144,7 @@ async def test_a_commitment_is_accepted_named_and_settled(rig: Rig) -> None:
 async def test_too_many_owed_proofs_step_the_mode_down_and_refuse_more(rig: Rig) -> None:
     made = [await accept(rig, sequence + 1) for sequence in range(BACKLOG + 1)]
     assert rig.gate.modes.mode is Mode.ADVISORY
-    assert rig.announced[-1] == {"t": "mode", "mode": int(Mode.ADVISORY)}
+    assert rig.announced[-1] == {"t": "mode", "mode": int(Mode.ADVISORY), "hold": True}
     assert rig.gate.book.alarms["proof-backlog"] == 1
     rig.gate.modes.change(Mode.SUPERVISED, ("anna",), "past the desk, as no operator can")
     refused = await rig.ask(t="command", command=supervised(9))
@@ -157,8 +157,12 @@ async def test_too_many_owed_proofs_step_the_mode_down_and_refuse_more(rig: Rig)
 
 
 def supervised(sequence: int) -> bytes:
+    return in_mode(sequence, Mode.SUPERVISED)
+
+
+def in_mode(sequence: int, mode: Mode) -> bytes:
     command = owing(sequence).command
-    header = replace(command.header, mode=Mode.SUPERVISED)
+    header = replace(command.header, mode=mode)
     vk = key_hash(model().verification_key)
     commitment = statement_commitment(vk, command.inputs, command.outputs, header.ctx(), curve=Curve.BN254)
     return sign_command(replace(command, header=header, proof=commitment), SESSION)
@@ -172,6 +176,57 @@ async def test_people_put_a_writing_mode_back(rig: Rig) -> None:
     assert rig.gate.proofs.withdrawn is None
     assert rig.gate.proofs.owed == 0
     await accept(rig, BACKLOG + 2)
+
+
+async def settle(rig: Rig, made: list[Any]) -> None:
+    for owed in made:
+        assert (await rig.ask(t="proof", record=owed.late()))["t"] == "proof-receipt"
+    rig.gate.supervise()
+
+
+async def test_after_a_withdrawal_the_lane_is_on_hold_until_people_confirm_a_mode(rig: Rig) -> None:
+    assert (await rig.ask(t="owed", after=(0, 0)))["hold"] is False
+    made = [await accept(rig, sequence + 1) for sequence in range(BACKLOG + 1)]
+    rig.gate.change_mode(Mode.ADVISORY, ("anna",), "confirmed too early")
+    assert rig.gate.proofs.hold, "proofs are still owed"
+    await settle(rig, made)
+    assert rig.gate.proofs.withdrawn is None
+    assert rig.gate.proofs.hold, "cleared, and nobody has looked"
+    assert (await rig.ask(t="owed", after=(0, 0)))["hold"] is True
+    rig.gate.change_mode(Mode.SHADOW, (), "down is no confirmation")
+    assert rig.gate.proofs.hold
+    rig.gate.change_mode(Mode.ADVISORY, ("anna",), "the prover has a second core now")
+    assert not rig.gate.proofs.hold
+    assert rig.announced[-1] == {"t": "mode", "mode": int(Mode.ADVISORY), "hold": False}
+
+
+async def test_a_withdrawal_in_a_mode_that_writes_nothing_is_announced_once(rig: Rig) -> None:
+    rig.gate._setup = GateSetup(replace(RULES, modes=frozenset({Mode.ADVISORY})), 10**12)
+    rig.gate.change_mode(Mode.ADVISORY, (), "to look")
+    rig.announced.clear()
+    for sequence in range(BACKLOG + 1):
+        answer = await rig.ask(t="command", command=in_mode(sequence + 1, Mode.ADVISORY))
+        assert answer["t"] == "receipt", answer
+    for _ in range(3):
+        rig.gate.supervise()
+    assert rig.announced == [{"t": "mode", "mode": int(Mode.ADVISORY), "hold": True}]
+    assert rig.gate.book.alarms["proof-backlog"] == 1
+
+
+async def test_a_start_with_nothing_owed_is_not_on_hold(rig: Rig, tmp_path: Path) -> None:
+    def again() -> ProofDesk:
+        rig.ledger.flush(timeout_s=10)
+        desk = rig.gate.proofs
+        made = ProofDesk(desk._limits, book=rig.gate.book, key_of=desk._key_of, mark=tmp_path / "none.json")
+        made.replay(rig.path, rig.gate.book._key.public)
+        return made
+
+    made = [await accept(rig, sequence + 1) for sequence in range(BACKLOG + 1)]
+    withdrawn = again()
+    assert (withdrawn.withdrawn, withdrawn.hold) == ("proof-backlog", True)
+    await settle(rig, made)
+    cleared = again()
+    assert (cleared.withdrawn, cleared.hold) == (None, False)
 
 
 async def test_a_signed_wrong_proof_is_a_security_incident(rig: Rig) -> None:

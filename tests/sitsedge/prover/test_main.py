@@ -36,7 +36,7 @@ def state(tmp_path: Path) -> StateDir:
 
 @pytest.fixture
 def process(state: StateDir, mill_bundle: Bundle) -> Iterator[ProverProcess]:
-    made = ProverProcess(state, capacity=CAPACITY, threads=1)
+    made = ProverProcess(state, capacity=CAPACITY, threads=1, period_ms=1e6)
     made._workshop = Workshop(lambda _: mill_bundle)  # the store itself has its own tests
     yield made
     made._close_queue()
@@ -135,3 +135,25 @@ def test_a_damaged_queue_is_a_fault_that_is_said_and_waited_out(
 def said(state: StateDir) -> str:
     snapshot = read_snapshot(state.run, "prover")
     return "" if snapshot is None else str(snapshot.data["fault"])
+
+
+@pytest.mark.parametrize(("period_ms", "keeps_up", "word"), [(1e6, True, "prover-pace"), (1e-6, False, "prover-slow")])
+def test_the_pace_is_measured_before_the_first_job_and_compared_with_the_period(
+    process: ProverProcess,
+    state: StateDir,
+    mill_bundle: Bundle,
+    caplog: pytest.LogCaptureFixture,
+    period_ms: float,
+    keeps_up: bool,
+    word: str,
+) -> None:
+    process._period_ms = period_ms
+    with caplog.at_level("INFO", logger="sitsedge.prover"):
+        process._measure(mill_bundle.digest)
+    process._snapshot("ready", force=True)
+    snapshot = read_snapshot(state.run, "prover")
+    assert snapshot is not None
+    pace = snapshot.data["pace"]
+    assert (pace["keeps_up"], pace["period_ms"], pace["threads"]) == (keeps_up, period_ms, 1)
+    assert pace["proof_ms"] > 0
+    assert word in caplog.text

@@ -115,6 +115,8 @@ def test_proofs_follow_a_killed_prover_is_replaced_and_overdue_proofs_end_the_cl
     until(system, lambda: gate_proofs(system)["received"] > before + 5)
     # on a machine slow enough the new prover came too late for the first deadline; then people are asked already
     until(system, lambda: system.last("gate")["verified"] is True)
+    if gate_proofs(system)["hold"]:
+        assert sitsctl(system, "mode", "AUTO", "--approved-by", "anna", "--approved-by", "boris")["ok"] is True
 
     # one that does nothing any more: the deadline ends the claim and the mode
     second = pid(system, "prover")
@@ -126,13 +128,16 @@ def test_proofs_follow_a_killed_prover_is_replaced_and_overdue_proofs_end_the_cl
     proofs = status["processes"]["gate"]["proofs"]
     assert proofs["owed"] > 0
     assert proofs["oldest_age_ms"] > DEADLINE_MS
-    until(system, lambda: system.last("gate")["refused"].get("proof-backlog", 0) > 0)
+    until(system, lambda: system.last("sitsd")["refused"].get("proof-backlog", 0) > 0)
 
     # cleared: the claim returns by itself, the mode only with people
     os.kill(second, signal.SIGCONT)
     until(system, lambda: system.last("gate")["verified"] is True)
     assert system.last("gate")["mode"] == "ADVISORY"
     assert gate_proofs(system)["late"] > 0
+    status = sitsctl(system, "status")
+    assert (status["lane"], status["healthy"]) == ("hold", False), "quiet until people approve"
+    assert gate_proofs(system)["owed"] == 0
     assert sitsctl(system, "mode", "AUTO", "--approved-by", "anna", "--approved-by", "boris")["ok"] is True
     system.wait("gate", "accepted", int(system.last("gate")["accepted"]) + COMMANDS)
 
@@ -152,6 +157,26 @@ def test_proofs_follow_a_killed_prover_is_replaced_and_overdue_proofs_end_the_cl
     words = [(record.code, record.verified) for record in records(system.state, "gate", RecordKind.PROOF_STATUS)]
     assert words[-2:] == [("proof-deadline", False), ("cleared", True)]
     assert verify(system.state / "ledger", proofs=2, engine="py-ecc").ok
+
+
+@pytest.mark.slow
+def test_a_stop_that_waits_for_proofs_sends_no_commands(deferred: Path, tmp_path: Path) -> None:
+    system = Deployed(deferred, tmp_path / "s")
+    system.wait("gate", "accepted", COMMANDS)
+    assert sitsctl(system, "status")["processes"]["prover"]["pace"]["proof_ms"] > 0
+    os.kill(pid(system, "prover"), signal.SIGSTOP)
+    until(system, lambda: gate_proofs(system)["owed"] >= 5)
+    code, _, err = system.stop()
+    assert code == 0, err
+    assert "waiting for" in err
+    assert "proofs still owed" in err
+    refusals = records(system.state, "gate", RecordKind.REFUSAL)
+    assert len([one for one in refusals if one.code == "mode"]) <= 2, "at most what a busy machine still had on its way"
+    skipped = records(system.state, "device", RecordKind.CYCLE_REFUSED)
+    assert [one.code for one in skipped if one.code in ("mode", "unanswered")] == []
+    report = verify(system.state / "ledger")
+    assert report.ok, report.findings
+    assert report.proofs_owed >= 5
 
 
 @pytest.mark.parametrize(

@@ -230,3 +230,28 @@ def test_commands_without_answer_are_bounded(rig: Rig) -> None:
     for number in range(UNANSWERED_MAX + 10):
         rig.returns.sent(number, b"x")
     assert len(rig.returns._unanswered) == UNANSWERED_MAX
+
+
+def test_a_lane_on_hold_refuses_cycles_here_until_the_gate_ends_it(rig: Rig) -> None:
+    rig.returns.told({"t": "mode", "mode": 2, "hold": True})
+    for _ in range(3):
+        with pytest.raises(CycleRefused, match="proof-backlog"):
+            rig.returns.check()
+    assert rig.sent == []
+    rig.returns.told({"t": "mode", "mode": 4, "hold": False})
+    rig.returns.check()
+
+
+def test_a_list_of_what_is_owed_says_whether_the_lane_is_on_hold(rig: Rig) -> None:
+    rig.returns.ask()
+    rig.returns.owed({"t": "owed", "commands": [], "next": None, "hold": True})
+    with pytest.raises(CycleRefused, match="proof-backlog"):
+        rig.returns.check()
+
+
+def test_an_earlier_deployment_s_hold_does_not_stop_proofs_inline(rig: Rig) -> None:
+    inline = ProofReturns(
+        rig.lane, device_id=DEVICE, ledger=rig.ledger, deadline_ns=1, send=rig.sent.append, commits=False
+    )
+    inline.told({"t": "mode", "mode": 2, "hold": True})
+    inline.check()
