@@ -15,12 +15,11 @@ from attest.archive.write import FindModule, Keys, development_keys
 from attest.command import parse_command
 from attest.ledger import Ledger, RecordKind
 from attest.proof import Curve
-from attest.proof.ceremony_folder import CeremonyFolder
 from attest.proof.circuit import on_curve
 from sitsedge.cli.audit_commands import DirArgument, EngineOption, find_ledgers
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
+from sitsedge.cli.recorded_modules import ceremony_keys, find_parts
 from sitsedge.errors import SitsError
-from sitsedge.modules.parts import read_parts
 
 FINDINGS_SHOWN: Final = 20
 
@@ -128,30 +127,13 @@ def _last_record(out: Path, ledger: Ledger) -> int:
 
 def _find(digest: bytes, ledgers: Path, bundles: Sequence[Path]) -> ModuleSource:
     """The module among the bundles given, else in the store beside the ledgers."""
-    tried = [*bundles, ledgers.parent / "modules" / digest.hex()]
-    refusals = []
-    for place in tried:
-        try:
-            parts = read_parts(place, digest)
-        except SitsError as error:
-            refusals.append(f"{place.name}: {error.found}")
-        else:
-            return ModuleSource(parts.manifest, parts.circuit)
-    raise SitsError(
-        "module-missing",
-        found="; ".join(refusals)[:400],
-        expected=f"the bundle of module {digest.hex()}",
-        hint="give it with --bundle",
-    )
+    parts = find_parts(digest, ledgers, bundles)
+    return ModuleSource(parts.manifest, parts.circuit)
 
 
 def _ceremony_keys(folder: Path, circuit: bytes) -> Keys:
     """The keys of a ceremony, recomputed from its transcript for this very circuit on the archive's curve."""
-    ceremony = CeremonyFolder.found_at(folder)
-    if ceremony is None:
-        complain(f"--keys {folder}", "a ceremony folder, as sitsctl proof setup makes it")
-        raise typer.Exit(Exit.USAGE)
-    made = ceremony.verify(circuit)
+    made = ceremony_keys(folder, circuit)
     return Keys(made.proving_key, made.verification_key, made.contributions)
 
 

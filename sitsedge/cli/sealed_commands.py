@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -16,11 +15,9 @@ from attest.disclosure.format import read_file
 from attest.disclosure.write import Exported, ExportWriter, development_keys
 from attest.files import EXISTS, FileError, named, require
 from attest.proof import Curve
-from attest.proof.ceremony_folder import CeremonyFolder
 from sitsedge.cli.audit_commands import DirArgument, EngineOption, find_ledgers
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
-from sitsedge.errors import SitsError
-from sitsedge.modules.parts import read_parts
+from sitsedge.cli.recorded_modules import ceremony_keys, find_parts
 
 FINDINGS_SHOWN: Final = 20
 PEM_BYTES_MAX: Final = 4096
@@ -67,7 +64,7 @@ def export_command(
             ledgers,
             Selection(first, last, records),
             curve=Curve.named(curve),
-            find_circuit=lambda digest: _find_circuit(digest, ledgers, bundle or ()),
+            find_circuit=lambda digest: find_parts(digest, ledgers, bundle or ()).circuit,
         )
         if circuit_only:
             with named(out), out.open("xb") as file:
@@ -149,29 +146,9 @@ def open_command_line(
         note(f"{out}: command {command} with its inputs; sitsctl audit verify-sealed OUT --opening {out.name}")
 
 
-def _find_circuit(digest: bytes, ledgers: Path, bundles: Sequence[Path]) -> bytes:
-    """The module's open circuit from the bundles given, else from the store beside the ledgers."""
-    refusals = []
-    for place in (*bundles, ledgers.parent / "modules" / digest.hex()):
-        try:
-            return read_parts(place, digest).circuit
-        except SitsError as error:
-            refusals.append(f"{place.name}: {error.found}")
-    raise SitsError(
-        "module-missing",
-        found="; ".join(refusals)[:400],
-        expected=f"the bundle of module {digest.hex()}",
-        hint="give it with --bundle",
-    )
-
-
 def _ceremony_keys(folder: Path, circuit: bytes) -> Keys:
     """The keys of a ceremony, recomputed from its transcript for this very circuit."""
-    ceremony = CeremonyFolder.found_at(folder)
-    if ceremony is None:
-        complain(f"--keys {folder}", "a ceremony folder, as sitsctl proof setup makes it")
-        raise typer.Exit(Exit.USAGE)
-    made = ceremony.verify(circuit)
+    made = ceremony_keys(folder, circuit)
     return Keys(made.proving_key, made.verification_key, made.contributions)
 
 

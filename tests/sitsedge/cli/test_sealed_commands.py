@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from attest.proof.sealed.format import decode
-from sitsedge.cli import sealed_commands
+from sitsedge.cli import recorded_modules
 from sitsedge.cli.main import app
 from sitsedge.modules.errors import BundleError
 from sitsedge.modules.parts import ModuleParts
@@ -35,7 +35,7 @@ def module_store(monkeypatch: pytest.MonkeyPatch) -> None:
             raise BundleError("bundle-io", found=f"no {root.name}", expected="a bundle")
         return ModuleParts(MODULE_MANIFEST, CIRCUIT)
 
-    monkeypatch.setattr(sealed_commands, "read_parts", read_parts)
+    monkeypatch.setattr(recorded_modules, "read_parts", read_parts)
 
 
 def test_export_verify_open(ledgers: Path, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_module_that_is_nowhere(ledgers: Path, tmp_path: Path, monkeypatch: pyte
     def nothing(root: Path, digest: bytes) -> ModuleParts:
         raise BundleError("bundle-io", found="nothing", expected="a bundle")
 
-    monkeypatch.setattr(sealed_commands, "read_parts", nothing)
+    monkeypatch.setattr(recorded_modules, "read_parts", nothing)
     code, text = run("export", "--sealed", ledgers, tmp_path / "out")
     assert code == 2
     assert "--bundle" in text
