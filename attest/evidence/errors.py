@@ -13,5 +13,5 @@ class EnrolError(AttestError):
     """A device that is not enrolled.
 
     Codes: ``ek-certificate``, ``ek-mismatch``, ``ek-template``, ``ak-template``, ``ca-roots``, ``credential``,
-    ``record``.
+    ``record``, ``revocation-list``, ``enrol-file``, ``paper``.
     """
