@@ -24,3 +24,17 @@ class MeasureError(AttestError):
 
     def __init__(self, *, found: str, expected: str, hint: str = "") -> None:
         super().__init__("boot-measure", found=found, expected=expected, hint=hint)
+
+
+class ImaError(AttestError):
+    """Bytes that are no measurement list of IMA, or a list that cannot be judged. Code ``ima-list``."""
+
+    def __init__(self, *, found: str, expected: str) -> None:
+        super().__init__("ima-list", found=found, expected=expected)
+
+
+class PcrFileError(AttestError):
+    """A file of PCR values that cannot be read. Code ``pcr-file``."""
+
+    def __init__(self, *, found: str, expected: str) -> None:
+        super().__init__("pcr-file", found=found, expected=expected)

@@ -16,6 +16,8 @@ from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note
 from sitsedge.compiler import build
 from sitsedge.compiler.quantiser.search import Prefer
 from sitsedge.modules import Bundle, BundleConfig, ModuleStore, PublisherTrust, read_bundle
+from sitsedge.sandbox import variant_for
+from sitsedge.sandbox.engine import ENGINES
 from sitsedge.supervisor.keys import ensure_key, signing_key
 
 app = typer.Typer(name="module", help="Build, inspect, verify and list module bundles.", no_args_is_help=True)
@@ -170,5 +172,6 @@ def _describe(bundle: Bundle) -> dict[str, Any]:
         "digest": bundle.digest,
         "signer": bundle.signer,
         "config": bundle.config.model_dump(mode="json"),
+        "runs": {engine: variant_for(bundle, engine) for engine in ENGINES},
         "report": bundle.report,
     }

@@ -111,6 +111,7 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
     table.add_row("mode", str(gate.get("mode", "?")))
     table.add_row("attestation", ATTESTATION.get(str(gate.get("attestation_mode")), "?"))
     table.add_row("proof", _proof(loop))
+    table.add_row("kernel", str(loop.get("kernel", "?")))
     verified = _verified(snapshots)
     table.add_row("verified", "yes" if verified["verified"] else f"NO: {verified['verified_reason']}")
     if (word := LANE_WORDS.get(lane(snapshots))) is not None:

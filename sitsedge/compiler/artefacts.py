@@ -1,4 +1,4 @@
-"""The three artefacts of one integer graph, and the graph itself: four that must agree on every input in the box."""
+"""The artefacts of one integer graph, and the graph itself: all must agree on every input in the box."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from sitsedge.compiler.wasm_check import require_integer_only
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Artefacts:
-    """Files' bytes; ``rows`` are the circuit's constraints of each node by name, ``fixed`` those of its signals."""
+    """Files' bytes; ``wasm_relaxed`` equals ``wasm`` where nothing can use relaxed SIMD.
+
+    ``rows`` are the circuit's constraints of each node by name, ``fixed`` those of its signals."""
 
     wasm: bytes
+    wasm_relaxed: bytes
     integer_onnx: bytes
     circuit: bytes
     rows: dict[str, int]
@@ -33,7 +36,8 @@ def emit(graph: IntegerGraph, name: str, *, curve: Curve) -> Artefacts:
 
     Raises ``attest.proof.errors.CircuitError`` where the circuit exceeds its format's limits.
     """
-    wasm = emit_wasm(graph)
-    require_integer_only(wasm)
+    wasm, relaxed = emit_wasm(graph), emit_wasm(graph, relaxed=True)
+    for module in (wasm, relaxed):
+        require_integer_only(module)
     circuit = emit_circuit(graph, curve=curve)
-    return Artefacts(wasm, emit_onnx(graph, name), circuit.data, circuit.rows, circuit.fixed)
+    return Artefacts(wasm, relaxed, emit_onnx(graph, name), circuit.data, circuit.rows, circuit.fixed)

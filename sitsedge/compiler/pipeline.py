@@ -59,6 +59,10 @@ class Compiled:
         return self.artefacts.wasm
 
     @property
+    def wasm_relaxed(self) -> bytes:
+        return self.artefacts.wasm_relaxed
+
+    @property
     def integer_onnx(self) -> bytes:
         return self.artefacts.integer_onnx
 
@@ -168,6 +172,7 @@ def build(
     selftest = run_selftest(
         compiled.quantised.model,
         wasm=compiled.wasm,
+        wasm_relaxed=compiled.wasm_relaxed,
         graph=compiled.integer_onnx,
         circuit=compiled.circuit,
         keys=keys,
@@ -175,6 +180,7 @@ def build(
     )
     layers = {
         "wasm": compiled.wasm,
+        "wasm_relaxed": compiled.wasm_relaxed,
         "integer_onnx": compiled.integer_onnx,
         "circuit": compiled.circuit,
         "proving_key": keys[0],
@@ -220,15 +226,18 @@ def _config(
     compiled: Compiled, selftest: SelfTest, digests: dict[str, str], source: Source, *, contributors: int
 ) -> BundleConfig:
     return BundleConfig(
-        schema_version=1,
+        schema_version=2,
         name=compiled.name,
         compiler=f"sitsedge {_version()}",
         inputs=tuple(map(Signal.of, compiled.limits.inputs)),
         outputs=tuple(map(Signal.of, compiled.limits.outputs)),
         guest=Guest(
             abi=1,
-            memory_bytes=max(GUEST_MEMORY_BYTES, memory_pages(compiled.wasm) * PAGE),
-            fuel_per_call=selftest.fuel_per_call,
+            memory_bytes=max(
+                GUEST_MEMORY_BYTES,
+                *(memory_pages(wasm) * PAGE for wasm in (compiled.wasm, compiled.wasm_relaxed)),
+            ),
+            fuel_per_call=max(selftest.fuel_per_call, selftest.fuel_per_call_relaxed),
         ),
         proof=Proof(
             curve=compiled.curve.text,

@@ -199,6 +199,8 @@ def make_report(
             "box_corners": selftest.corners,
             "circuit_rows": selftest.circuit_rows,
             "fuel_per_call": selftest.fuel_per_call,
+            "fuel_per_call_relaxed": selftest.fuel_per_call_relaxed,
+            "relaxed": selftest.relaxed,
         },
         "digests": digests,
         "sizes": sizes,

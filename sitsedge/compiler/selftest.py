@@ -1,4 +1,4 @@
-"""The self-test of one build: reference, ONNX Runtime, WASM (both engines) and circuit must agree.
+"""The self-test of one build: reference, ONNX Runtime, WASM (both modules, both engines) and circuit must agree.
 
 First the circuit's rows are shown to admit one witness per input inside the box (attest.proof.uniqueness), whatever a
 prover might try. Then everything runs on calibration rows, the corners of the box (all of them up to eight inputs, else
@@ -24,7 +24,7 @@ from attest.proof.verifier import NativeVerifier, failed_check
 from sitsedge.compiler.errors import SelfTestError
 from sitsedge.compiler.graph.model import Executable
 from sitsedge.compiler.reference import Ints
-from sitsedge.sandbox import Sandbox, SandboxInputError, SandboxLimits
+from sitsedge.sandbox import Sandbox, SandboxInputError, SandboxLimits, has_native_relaxed_dot
 
 CORNERS_MAX = 256
 ROWS_MAX = 512
@@ -39,12 +39,18 @@ _CONTEXT = bytes(range(31))
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """How many rows were compared, the fuel one call used (the same for every row), and the proof's figures."""
+    """How many rows were compared, the fuel one call used (the same for every row), and the proof's figures.
+
+    ``relaxed`` says how the relaxed module was tested: ``native`` (this machine's own dot product), ``portable`` (the
+    deterministic form of another machine), or ``same`` where it equals the plain one.
+    """
 
     rows: int
     corners: int
     circuit_rows: int
     fuel_per_call: int
+    fuel_per_call_relaxed: int
+    relaxed: str
     constraints: int
     domain_size: int
     proof_ms: float
@@ -73,7 +79,14 @@ def boundary_rows(model: Executable, base: Ints) -> Ints:
 
 
 def run_selftest(
-    model: Executable, *, wasm: bytes, graph: bytes, circuit: bytes, keys: tuple[bytes, bytes], rows: Ints
+    model: Executable,
+    *,
+    wasm: bytes,
+    wasm_relaxed: bytes,
+    graph: bytes,
+    circuit: bytes,
+    keys: tuple[bytes, bytes],
+    rows: Ints,
 ) -> SelfTest:
     """Compare all artefacts; ``rows`` are calibration rows in counts, ``keys`` proving and verification key.
 
@@ -89,6 +102,12 @@ def run_selftest(
     for engine in ("jit", "pulley"):
         values, fuel = _run_wasm(wasm, engine, tested, model)
         _compare(f"WASM ({engine})", values, expected, tested)
+    fuel_relaxed, relaxed = fuel, "same"
+    if wasm_relaxed != wasm:
+        native = has_native_relaxed_dot("jit")
+        relaxed = "native" if native else "portable"
+        values, fuel_relaxed = _run_wasm(wasm_relaxed, "jit", tested, model, native_relaxed_dot=native)
+        _compare(f"relaxed WASM ({relaxed})", values, expected, tested)
     picked = np.linspace(0, len(tested) - 1, min(len(tested), CIRCUIT_ROWS_MAX)).astype(np.int64)
     proof_ms, prover = _run_circuit(circuit, keys, tested[picked], expected[picked])
     return SelfTest(
@@ -96,6 +115,8 @@ def run_selftest(
         corners=len(corners),
         circuit_rows=len(picked),
         fuel_per_call=fuel,
+        fuel_per_call_relaxed=fuel_relaxed,
+        relaxed=relaxed,
         constraints=prover.n_constraints,
         domain_size=prover.domain_size,
         proof_ms=proof_ms,
@@ -127,8 +148,11 @@ def _run_onnx(graph: bytes, rows: Ints) -> Ints:
     return np.asarray(session.run(None, {"x": rows.astype(np.int16)})[0], dtype=np.int64)
 
 
-def _run_wasm(wasm: bytes, engine: str, rows: Ints, model: Executable) -> tuple[Ints, int]:
-    with Sandbox(wasm, limits=SandboxLimits(wall_ms=10_000), engine=engine) as sandbox:
+def _run_wasm(
+    wasm: bytes, engine: str, rows: Ints, model: Executable, *, native_relaxed_dot: bool = False
+) -> tuple[Ints, int]:
+    limits = SandboxLimits(wall_ms=10_000)
+    with Sandbox(wasm, limits=limits, engine=engine, native_relaxed_dot=native_relaxed_dot) as sandbox:
         values = np.array([sandbox.infer(row) for row in rows.tolist()], dtype=np.int64)
         fuel = sandbox.fuel_used
         for j in range(model.n_inputs):

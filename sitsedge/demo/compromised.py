@@ -51,7 +51,7 @@ class CompromisedLoop:
 
     def __init__(self, setup: AttestationSetup, bundle: Bundle) -> None:
         self.setup = setup
-        self._sandbox = Sandbox(bundle.wasm)
+        self._sandbox = Sandbox.of(bundle)
         self._prover = Groth16Prover(bundle.circuit, bundle.proving_key)
         self._kind = bundle.config.proof.kind
         self._sequence = 0

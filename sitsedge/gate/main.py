@@ -149,7 +149,7 @@ class GateProcess:
             reset_count=opened.reset_count if isinstance(opened, EpochOpened) and tpm else None,
             seen=Checkpoint(witness.origin, witness.size, witness.root) if isinstance(witness, Witness) else None,
         )
-        self._explainer = Sandbox(bundle.wasm, limits=SandboxLimits(), engine="pulley")
+        self._explainer = Sandbox.of(bundle, limits=SandboxLimits(), engine="pulley")
         book = GateBook(deployment.gate_id, self.key, self._ledger)
         silence_ns = round(self.file.silence_ms_max * NS_PER_MS)
         if self._plc is not None:

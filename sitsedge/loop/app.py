@@ -98,7 +98,8 @@ class Loop:
         limits = SandboxLimits(fuel=4 * config.guest.fuel_per_call, memory_bytes=config.guest.memory_bytes)
         cache = self.state.modules / ".machine-code"
         cache.mkdir(mode=0o700, exist_ok=True)
-        sandbox = Sandbox(self._bundle.wasm, limits=limits, engine=deployment.engine, cache_dir=cache)
+        sandbox = Sandbox.of(self._bundle, limits=limits, engine=deployment.engine, cache_dir=cache)
+        self._kernel = sandbox.variant
         pipeline = Pipeline(
             ingest=Ingest(deployment),
             inputs=InputCheck([_spec(signal) for signal in config.inputs]),
@@ -395,6 +396,7 @@ class Loop:
             "time_quality": self._pipeline.ingest.quality.label,
             "proof": self.deployment.cycle.proof,
             "realtime": self._realtime,
+            "kernel": self._kernel,
             "ending": self._ending,
             "development_keys": self._bundle.config.proof.development,
         }

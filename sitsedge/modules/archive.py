@@ -12,7 +12,7 @@ from sitsedge.modules import oci
 from sitsedge.modules.errors import BundleError
 
 FILES_MAX = 32
-"""A bundle has 16 files."""
+"""A bundle has 17 files."""
 
 TOTAL_BYTES_MAX = 1 << 30
 """Proving keys dominate; the largest network's is under 512 MiB."""

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from attest.proof.circuit import Curve
 from sitsedge.config.source import ConfigError
 from sitsedge.modules import files, oci, strict_json
-from sitsedge.modules.config import BundleConfig
+from sitsedge.modules.config import BundleConfig, require_version
 from sitsedge.modules.errors import BundleError
 from sitsedge.modules.limits import Limits, read_limits
 from sitsedge.modules.statement import PublisherTrust, sign_statement, verify_statement
@@ -25,11 +25,16 @@ CURVE_AT = 8
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A verified bundle. ``digest`` is the SHA-256 of the module manifest, the "module digest"."""
+    """A verified bundle. ``digest`` is the SHA-256 of the module manifest, the "module digest".
+
+    ``wasm`` runs everywhere; ``wasm_relaxed`` computes the same integers with relaxed SIMD (equal bytes where the
+    network has no use for it). ``sandbox.Sandbox.of`` takes the faster one.
+    """
 
     digest: bytes
     config: BundleConfig
     wasm: bytes
+    wasm_relaxed: bytes
     integer_onnx: bytes
     circuit: bytes
     proving_key: bytes
@@ -121,6 +126,7 @@ def read_bundle(root: Path, trust: PublisherTrust) -> Bundle:
         raise BundleError("bundle-content", found="a signature of another module", expected=module_entry.digest)
     # 3. blobs
     config_bytes = oci.read_blob(root, manifest.config, oci.CONFIG, SMALL_BYTES_MAX)
+    require_version(config_bytes)
     config = oci.parse(config_bytes, BundleConfig, "config")
     expected = [media_type for media_type, _ in oci.LAYERS.values()]
     if [layer.mediaType for layer in manifest.layers] != expected:
@@ -142,6 +148,7 @@ def read_bundle(root: Path, trust: PublisherTrust) -> Bundle:
         digest=bytes.fromhex(module_entry.hex),
         config=config,
         wasm=layers["wasm"],
+        wasm_relaxed=layers["wasm_relaxed"],
         integer_onnx=layers["integer_onnx"],
         circuit=layers["circuit"],
         proving_key=layers["proving_key"],

@@ -1,4 +1,7 @@
-"""The bundle's config blob: what the model's numbers mean and what runs and proves it (schema version 1)."""
+"""The bundle's config blob: what the model's numbers mean and what runs and proves it (schema version 2).
+
+Version 1 had no relaxed-SIMD module; ``require_version`` refuses it by name, because the remedy is to build again.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from attest.command import ProofKind
 from attest.proof.circuit import Curve, CurveName
+from sitsedge.modules import strict_json
+from sitsedge.modules.errors import BundleError
 from sitsedge.modules.limits import InputLimits, Limits, OutputLimits
 from sitsedge.modules.numbers import SignalName, to_counts
+
+SCHEMA_VERSION = 2
 
 Sha256Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -59,7 +66,7 @@ class Proof(_Strict):
 
 
 class Guest(_Strict):
-    """What the WASM module needs: guest ABI, memory, and the fuel one call used in the self-test."""
+    """Guest ABI and, the larger of both WASM modules: memory, and the fuel one call used in the self-test."""
 
     abi: Literal[1]
     memory_bytes: Annotated[int, Field(ge=65536, le=1 << 30)]
@@ -77,7 +84,7 @@ class Source(_Strict):
 class BundleConfig(_Strict):
     """The whole config."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     name: SignalName
     compiler: str
     inputs: Annotated[tuple[Signal, ...], Field(min_length=1, max_length=1024)]
@@ -90,4 +97,20 @@ class BundleConfig(_Strict):
         """Whether the signals are those of the limits file in the bundle."""
         return self.inputs == tuple(map(Signal.of, limits.inputs)) and self.outputs == tuple(
             map(Signal.of, limits.outputs)
+        )
+
+
+def require_version(config: bytes) -> None:
+    """Refuse the config of an older format with what to do about it; raises ``BundleError`` (``bundle-version``).
+
+    Anything else that is wrong with it is left to the parser.
+    """
+    value = strict_json.decode(config, "config")
+    found = value.get("schema_version") if isinstance(value, dict) else None
+    if type(found) is int and 1 <= found < SCHEMA_VERSION:
+        raise BundleError(
+            "bundle-version",
+            found=f"a bundle of format {found}",
+            expected=f"format {SCHEMA_VERSION}",
+            hint="build the module again with sitsctl module build",
         )

@@ -7,7 +7,7 @@ from sitsedge.errors import SitsError
 
 class BundleError(SitsError):
     """A bundle breaks a rule of its format: ``bundle-layout``, ``bundle-json``, ``bundle-size``, ``bundle-digest``,
-    ``bundle-content``."""
+    ``bundle-content``, ``bundle-version``."""
 
 
 class BundleSignatureError(BundleError):

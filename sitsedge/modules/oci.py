@@ -31,6 +31,7 @@ EMPTY_BYTES = b"{}"
 
 LAYERS: dict[str, tuple[str, int]] = {
     "wasm": ("application/wasm", 16 << 20),
+    "wasm_relaxed": ("application/vnd.sits.wasm.relaxed-simd", 16 << 20),
     "integer_onnx": ("application/vnd.sits.onnx.integer", 64 << 20),
     "circuit": ("application/vnd.sits.circuit", 64 << 20),
     "proving_key": ("application/vnd.sits.proving-key", 512 << 20),

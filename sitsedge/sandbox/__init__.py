@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sitsedge.sandbox.engine import has_native_relaxed_dot
 from sitsedge.sandbox.errors import (
     SandboxAbiError,
     SandboxBusyError,
@@ -13,9 +14,10 @@ from sitsedge.sandbox.errors import (
     SandboxTrapError,
 )
 from sitsedge.sandbox.limits import SandboxLimits
-from sitsedge.sandbox.sandbox import Sandbox
+from sitsedge.sandbox.sandbox import GuestModules, Sandbox, variant_for
 
 __all__ = [
+    "GuestModules",
     "Sandbox",
     "SandboxAbiError",
     "SandboxBusyError",
@@ -26,4 +28,6 @@ __all__ = [
     "SandboxMemoryError",
     "SandboxTimeError",
     "SandboxTrapError",
+    "has_native_relaxed_dot",
+    "variant_for",
 ]

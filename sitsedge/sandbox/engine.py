@@ -19,6 +19,16 @@ ADDRESSES_BYTES = 1 << 32
 """What a 32-bit guest can address."""
 
 
+NATIVE_DOT_MACHINES = frozenset({"x86_64", "AMD64"})
+"""Where wasmtime turns the relaxed dot product into the machine's own instructions; elsewhere it always emits the
+deterministic form, which is slower than plain simd128."""
+
+
+def has_native_relaxed_dot(kind: str) -> bool:
+    """Whether ``native_relaxed_dot`` makes a relaxed module faster than the plain one in this engine, here."""
+    return kind == "jit" and platform.machine() in NATIVE_DOT_MACHINES
+
+
 def make_engine(kind: str, limits: SandboxLimits, *, native_relaxed_dot: bool = False) -> wasmtime.Engine:
     """A deterministic engine: fuel, epoch, canonical NaNs, deterministic relaxed SIMD, nothing extra.
 

@@ -20,13 +20,13 @@ import threading
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import wasmtime
 from wasmtime import _ffi as ffi
 
 from sitsedge.sandbox.cache import CodeCache
-from sitsedge.sandbox.engine import EpochTicker, configuration_key, make_engine
+from sitsedge.sandbox.engine import EpochTicker, configuration_key, has_native_relaxed_dot, make_engine
 from sitsedge.sandbox.errors import (
     SandboxAbiError,
     SandboxBusyError,
@@ -40,6 +40,9 @@ from sitsedge.sandbox.errors import (
 from sitsedge.sandbox.limits import SIGNALS_MAX, WASM_BYTES_MAX, SandboxLimits
 
 ABI_VERSION = 1
+SIMD128, RELAXED_SIMD = "simd128", "relaxed-simd"
+"""The two modules of a bundle; what ``Sandbox.variant`` says."""
+
 _DESCRIBING = ("sits_abi", "sits_input", "sits_input_count", "sits_output", "sits_output_count")
 
 _TRAPS: dict[Any, tuple[type[SandboxError], str]] = {
@@ -63,6 +66,22 @@ _set_fuel = _holding["wasmtime_context_set_fuel"]
 _set_fuel.restype = ctypes.c_void_p
 _set_epoch_deadline = _holding["wasmtime_context_set_epoch_deadline"]
 _set_epoch_deadline.restype = None
+
+
+class GuestModules(Protocol):
+    """The two modules of a bundle (``sitsedge.modules.Bundle``), made by the compiler from one integer graph."""
+
+    @property
+    def wasm(self) -> bytes: ...
+
+    @property
+    def wasm_relaxed(self) -> bytes: ...
+
+
+def variant_for(modules: GuestModules, engine: str) -> str:
+    """Which module ``Sandbox.of`` runs in ``engine`` on this machine: ``"relaxed-simd"`` or ``"simd128"``."""
+    differs = modules.wasm_relaxed != modules.wasm
+    return RELAXED_SIMD if differs and has_native_relaxed_dot(engine) else SIMD128
 
 
 class Sandbox:
@@ -108,6 +127,28 @@ class Sandbox:
         except SandboxError:
             self.close()
             raise
+
+    @classmethod
+    def of(
+        cls,
+        modules: GuestModules,
+        *,
+        limits: SandboxLimits | None = None,
+        engine: str = "jit",
+        cache_dir: Path | None = None,
+    ) -> Sandbox:
+        """The faster module of a verified bundle: the relaxed one where the machine has its instruction.
+
+        Both give the same integers; a bundle's signature vouches that the compiler proved the operands' ranges.
+        """
+        relaxed = variant_for(modules, engine) == RELAXED_SIMD
+        wasm = modules.wasm_relaxed if relaxed else modules.wasm
+        return cls(wasm, limits=limits, engine=engine, cache_dir=cache_dir, native_relaxed_dot=relaxed)
+
+    @property
+    def variant(self) -> str:
+        """``"relaxed-simd"`` where the machine's own relaxed dot product runs, else ``"simd128"``."""
+        return RELAXED_SIMD if self._native_relaxed_dot else SIMD128
 
     def _compile(self, wasm: bytes, cache_dir: Path | None) -> Any:
         if len(wasm) > WASM_BYTES_MAX or not wasm.startswith(b"\0asm"):

@@ -32,6 +32,7 @@ from sitsedge.compiler.graph.integer_graph import (
     Node,
     Pads,
     Pair,
+    Product,
     Select,
     Shape,
     Sum,
@@ -114,6 +115,10 @@ class _Emitter:
                 return self._conv(node, sources[0], shape)
             case Sum():
                 return self._sum(node, sources)
+            case Product():
+                product = self.operator("Mul", sources, "product")
+                quotient = self._shifted(product, np.array(node.shift), np.array(node.rounding))
+                return self._clamped(quotient, np.array(node.low), np.array(node.high))
             case MaxPool():
                 return self._max_pool(node, sources[0], shape)
             case Leaky():

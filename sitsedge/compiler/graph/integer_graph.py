@@ -5,7 +5,7 @@ integer tensors of a static shape (C,), (C, L) or (C, H, W), without a batch dim
 fits int16; the output may need int32. Both, and that every accumulator stays inside int32, are proven by
 ``graph.intervals``; the classes here check formats and shapes only.
 
-Dense, Conv and Sum accumulate and requantise by the one rule of the evidence rules §2, per output channel:
+Dense, Conv, Sum and Product accumulate and requantise by the one rule of the evidence rules §2, per output channel:
 
     q = min(max((acc + 2^(s-1)) >> s, low), high)        arithmetic shift; s = 0 means none
 
@@ -359,6 +359,41 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """acc = a · b, requantised: a gate, or a square where both sources are one value.
+
+    The result has the shape of ``a``. ``b`` has the same one, or one element for each channel of ``a`` at a single
+    position (squeeze and excitation: Hu et al., "Squeeze-and-Excitation Networks", 2018). Two int16 never leave int32.
+    """
+
+    name: str
+    sources: tuple[str, str]
+    shift: int
+    low: int
+    high: int
+
+    @classmethod
+    def make(cls, name: str, a: str, b: str, *, shift: int = 0, low: int = INT32_MIN, high: int = INT32_MAX) -> Product:
+        """Raises ``QuantiseError`` for anything outside its format."""
+        _inside(name, "shift", frozen(shift), 0, SHIFT_MAX)
+        _inside(name, "bounds", frozen([low, high]), INT32_MIN, INT32_MAX)
+        if low > high:
+            raise _refuse(name, "low above high", "low ≤ high")
+        return cls(name, (a, b), shift, low, high)
+
+    @property
+    def rounding(self) -> int:
+        """2^(s-1), 0 where s = 0."""
+        return 1 << (self.shift - 1) if self.shift else 0
+
+    def shape_of(self, a: Shape, b: Shape) -> Shape:
+        """Shape of the result; raises ``QuantiseError``."""
+        if b not in (a, (a[0], *(1,) * (len(a) - 1))):
+            raise _refuse(self.name, f"factors of shapes {a} and {b}", "equal shapes, or one factor for each channel")
+        return a
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class MaxPool:
     """Largest element of each window. Padded positions do not count; every window has a real one.
 
@@ -528,7 +563,7 @@ class ArgMax:
         return (1,)
 
 
-Node = Dense | Conv | Sum | MaxPool | Leaky | Table | Select | Concat | ArgMax
+Node = Dense | Conv | Sum | Product | MaxPool | Leaky | Table | Select | Concat | ArgMax
 
 
 @dataclass(frozen=True, slots=True, eq=False)

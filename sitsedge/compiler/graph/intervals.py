@@ -22,6 +22,7 @@ from sitsedge.compiler.graph.integer_graph import (
     Leaky,
     MaxPool,
     Node,
+    Product,
     Select,
     Sum,
     Table,
@@ -42,7 +43,7 @@ class Accumulator:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueBounds:
-    """Element-wise bounds of one value, each of its shape; ``accumulator`` for Dense, Conv, Sum and Leaky.
+    """Element-wise bounds of one value, each of its shape; ``accumulator`` for Dense, Conv, Sum, Product and Leaky.
 
     For Leaky it bounds the product below zero.
     """
@@ -72,8 +73,8 @@ def node_bounds(node: Node, *sources: ValueBounds) -> ValueBounds:
                 for acc in (accumulator.acc_low, accumulator.acc_high)
             )
             return ValueBounds(low, high, accumulator)
-        case Sum():
-            accumulator = _sum(node, sources)
+        case Sum() | Product():
+            accumulator = _sum(node, sources) if isinstance(node, Sum) else _product(node, *sources)
             low, high = (
                 np.clip((acc + node.rounding) >> node.shift, node.low, node.high)
                 for acc in (accumulator.acc_low, accumulator.acc_high)
@@ -130,6 +131,15 @@ def _sum(node: Sum, sources: tuple[ValueBounds, ...]) -> Accumulator:
         partial_low=np.minimum(lows, 0).sum(axis=0),
         partial_high=np.maximum(highs, 0).sum(axis=0) + node.rounding,
     )
+
+
+def _product(node: Product, a: ValueBounds, b: ValueBounds) -> Accumulator:
+    ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+    low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
+    if node.sources[0] == node.sources[1]:
+        # A square is never negative, and is 0 where the sign is open.
+        low = np.where((a.low < 0) & (a.high > 0), 0, np.minimum(a.low * a.low, a.high * a.high))
+    return Accumulator(low, high, np.minimum(low, 0), np.maximum(high, 0) + node.rounding)
 
 
 def _table(node: Table, source: ValueBounds) -> ValueBounds:

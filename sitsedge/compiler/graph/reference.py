@@ -21,6 +21,7 @@ from sitsedge.compiler.graph.integer_graph import (
     Leaky,
     MaxPool,
     Node,
+    Product,
     Select,
     Sum,
     Table,
@@ -79,6 +80,9 @@ def compute(node: Node, *sources: Ints) -> Ints:
             return np.asarray(np.clip(q, node.low[wide], node.high[wide]))
         case Sum():
             acc = np.sum([source << up for source, up in zip(sources, node.up_shifts, strict=True)], axis=0)
+            return np.asarray(np.clip((acc + node.rounding) >> node.shift, node.low, node.high))
+        case Product():
+            acc = sources[0] * sources[1]
             return np.asarray(np.clip((acc + node.rounding) >> node.shift, node.low, node.high))
         case MaxPool():
             return _max_pool(node, sources[0])

@@ -15,6 +15,7 @@ from sitsedge.compiler.graph.integer_graph import (
     Leaky,
     MaxPool,
     Node,
+    Product,
     Sum,
     Table,
     elements,
@@ -47,6 +48,11 @@ def _rows(graph: IntegerGraph, node: Node, bounds: dict[str, ValueBounds]) -> in
             return _requantised(bound, node.shift[wide], node.rounding[wide], node.low[wide], node.high[wide])
         case Sum():
             return _requantised(bound, *(np.array(v) for v in (node.shift, node.rounding, node.low, node.high)))
+        case Product():
+            rounded = _requantised(bound, *(np.array(v) for v in (node.shift, node.rounding, node.low, node.high)))
+            other = bounds[node.sources[1]]
+            both = (source.low != source.high) & (other.low != other.high) & (bound.low != bound.high)
+            return rounded + int(both.sum())
         case MaxPool():
             span = int(_bits(source.low.min() - source.high.max(), source.high.max() - source.low.min()))
             return elements(graph.shapes[node.name]) * (node.kernel[0] * node.kernel[1] - 1) * (span + LINK_ROWS)

@@ -24,9 +24,9 @@ def emit_onnx(model: IntegerModel) -> bytes:
     return onnx_backend.emit_onnx(graph_of(model))
 
 
-def emit_wasm(model: IntegerModel) -> bytes:
+def emit_wasm(model: IntegerModel, *, relaxed: bool = False) -> bytes:
     """The module of a chain, by the back end."""
-    return wasm_backend.emit_wasm(graph_of(model))
+    return wasm_backend.emit_wasm(graph_of(model), relaxed=relaxed)
 
 
 def emit_circuit(model: IntegerModel, *, curve: Curve = Curve.BN254) -> bytes:

@@ -143,7 +143,15 @@ def test_a_build_whose_circuit_lacks_a_row_is_refused() -> None:
     for index in range(len(circuit.constraints)):
         weakened = without_row(circuit, index).encode()
         with pytest.raises(SelfTestError) as refused:
-            run_selftest(model, wasm=b"", graph=b"", circuit=weakened, keys=(b"", b""), rows=np.zeros((1, 2), np.int64))
+            run_selftest(
+                model,
+                wasm=b"",
+                wasm_relaxed=b"",
+                graph=b"",
+                circuit=weakened,
+                keys=(b"", b""),
+                rows=np.zeros((1, 2), np.int64),
+            )
         assert refused.value.code == "selftest"
         assert "force every wire" in refused.value.expected
 

@@ -57,7 +57,7 @@ def built(sources: Path, signer: Ed25519PrivateKey, tmp_path_factory: pytest.Tem
 def test_bundle_holds_what_was_built(built: BuildResult, signer: Ed25519PrivateKey) -> None:
     bundle = read_bundle(built.path, PublisherTrust((signer.public_key(),)))
     assert bundle.digest == built.digest
-    assert bundle.wasm == built.compiled.wasm
+    assert (bundle.wasm, bundle.wasm_relaxed) == (built.compiled.wasm, built.compiled.wasm_relaxed)
     assert bundle.config == built.config
     assert bundle.config.name.startswith("small-mill")
     assert bundle.config.proof.development
@@ -71,7 +71,7 @@ def test_sandbox_and_proof_of_the_bundle_agree(built: BuildResult, signer: Ed255
     verifier = NativeVerifier(bundle.verification_key, vk_sha256=bytes.fromhex(bundle.config.proof.vk_sha256))
     prover = Groth16Prover(bundle.circuit, bundle.proving_key)
     context = bytes(range(31))
-    with Sandbox(bundle.wasm) as sandbox:
+    with Sandbox.of(bundle) as sandbox:
         row = [125, -300, 18000]
         outputs = sandbox.infer(row)
         proven = prover.prove(row, context)
@@ -164,7 +164,7 @@ def test_limits_of_another_model_are_refused(sources: Path, tmp_path: Path) -> N
     assert refused.value.code == "signals"
 
 
-@pytest.mark.parametrize("part", ["wasm", "graph", "circuit"])
+@pytest.mark.parametrize("part", ["wasm", "relaxed", "graph", "circuit"])
 def test_selftest_catches_one_wrong_weight_in_any_artefact(built: BuildResult, part: str) -> None:
     compiled = built.compiled
     model = compiled.quantised.model
@@ -177,12 +177,14 @@ def test_selftest_catches_one_wrong_weight_in_any_artefact(built: BuildResult, p
         run_selftest(
             model,
             wasm=emit_wasm(wrong if part == "wasm" else model),
+            wasm_relaxed=emit_wasm(wrong if part == "relaxed" else model, relaxed=True),
             graph=emit_onnx(wrong if part == "graph" else model),
             circuit=circuit,
             keys=development_setup(circuit),
             rows=compiled.calibration.fit_counts,
         )
-    assert {"wasm": "WASM", "graph": "ONNX", "circuit": "circuit"}[part] in refused.value.found
+    named = {"wasm": "WASM (jit)", "relaxed": "relaxed WASM", "graph": "ONNX", "circuit": "circuit"}
+    assert named[part] in refused.value.found
 
 
 def test_selftest_catches_the_key_of_another_setup(built: BuildResult) -> None:
@@ -193,6 +195,7 @@ def test_selftest_catches_the_key_of_another_setup(built: BuildResult) -> None:
         run_selftest(
             compiled.quantised.model,
             wasm=compiled.wasm,
+            wasm_relaxed=compiled.wasm_relaxed,
             graph=compiled.integer_onnx,
             circuit=compiled.circuit,
             keys=keys,
@@ -208,6 +211,7 @@ def test_selftest_catches_a_module_that_accepts_inputs_outside_the_box(built: Bu
         run_selftest(
             model,
             wasm=emit_wasm(wider),
+            wasm_relaxed=compiled.wasm_relaxed,
             graph=compiled.integer_onnx,
             circuit=compiled.circuit,
             keys=development_setup(compiled.circuit),

@@ -34,7 +34,7 @@ def layers(mark: str = "one") -> dict[str, bytes]:
 def config(parts: dict[str, bytes], **changes: Any) -> BundleConfig:
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
     value: dict[str, Any] = {
-        "schema_version": 1,
+        "schema_version": 2,
         "name": "test",
         "compiler": "sitsedge 0",
         "inputs": [{"name": "a", "unit": "mm", "scale": 0.01, "range": [-10.0, 10.0], "max_rate": 5.0}],

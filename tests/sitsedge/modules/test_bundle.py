@@ -27,7 +27,7 @@ def test_written_bundle_reads_back(tmp_path: Path) -> None:
     digest = bundles.make(tmp_path / "b", SIGNER)
     bundle = read_bundle(tmp_path / "b", TRUST)
     assert bundle.digest == digest
-    assert bundle.wasm == b"wasm one"
+    assert (bundle.wasm, bundle.wasm_relaxed) == (b"wasm one", b"wasm_relaxed one")
     assert bundle.signer == key_id(SIGNER.public_key())
     assert bundle.limits.inputs[0].counts == bundle.config.inputs[0].counts == (-1000, 1000)
     assert bundle.config.proof.development
@@ -121,7 +121,8 @@ VECTORS: dict[str, tuple[dict[str, Any], str]] = {
     "signature-unknown-key": ({"signature_change": put("x", 1)}, "bundle-content"),
     "signature-without-envelope": ({"signature_change": put("layers", [])}, "bundle-content"),
     "config-unknown-key": ({"config_change": put("extra", 1)}, "bundle-content"),
-    "config-other-schema-version": ({"config_change": put("schema_version", 2)}, "bundle-content"),
+    "config-other-schema-version": ({"config_change": put("schema_version", 3)}, "bundle-content"),
+    "config-of-an-older-format": ({"config_change": put("schema_version", 1)}, "bundle-version"),
     "config-production-without-contributors": ({"config_change": put("proof.development", False)}, "bundle-content"),
     "config-key-hash-of-another-key": ({"config_change": put("proof.vk_sha256", "0" * 64)}, "bundle-content"),
     "config-curve-of-other-keys": ({"config_change": put("proof.curve", "bls12-381")}, "bundle-content"),

@@ -29,6 +29,7 @@ from sitsedge.compiler.graph.integer_graph import (
     Leaky,
     MaxPool,
     Node,
+    Product,
     Select,
     Shape,
     Sum,
@@ -107,6 +108,8 @@ class _Emitter:
                 return self._weighted(node, source)
             case Sum():
                 return self._sum(node)
+            case Product():
+                return self._product(node)
             case MaxPool():
                 return self._max_pool(node, _bounded(source, bounds))
             case Leaky():
@@ -146,6 +149,24 @@ class _Emitter:
         for low, high, values in zip(lows, highs, sources, strict=True):
             rounding = Rounding(Interval(low, high), node.shift, node.low, node.high)
             parts = [(1 << up, value) for up, value in zip(node.up_shifts, values, strict=True)]
+            yield requantised(self.builder, parts, rounding)
+
+    def _product(self, node: Product) -> Iterator[LinearCombination]:
+        """One row for each product of two values that vary; a factor the bounds fix is a weight."""
+        accumulator = self.bounds[node.name].accumulator
+        assert accumulator is not None, "products accumulate"
+        lows, highs = accumulator.acc_low.reshape(-1).tolist(), accumulator.acc_high.reshape(-1).tolist()
+        a, b = (_bounded(self.values[name], self.bounds[name]) for name in node.sources)
+        each = len(a) // len(b)
+        for i, (x, low, high) in enumerate(zip(a, lows, highs, strict=True)):
+            y = b[i // each]
+            rounding = Rounding(Interval(low, high), node.shift, node.low, node.high)
+            if rounding.result.lo == rounding.result.hi:
+                parts: list[tuple[int, LinearCombination]] = []
+            elif x.low == x.high or y.low == y.high:
+                parts = [(x.low, y.terms)] if x.low == x.high else [(y.low, x.terms)]
+            else:
+                parts = [(1, self.builder.add_mul(x.terms, y.terms))]
             yield requantised(self.builder, parts, rounding)
 
     def _max_pool(self, node: MaxPool, source: list[Bounded]) -> Iterator[LinearCombination]:

@@ -148,6 +148,13 @@ class Code(wb.Code):
     def extend_high_i16x8_s(self) -> None:
         self._simd(0xA8)
 
+    def extmul_low_i16x8_s(self) -> None:
+        """i32x4.extmul_low_i16x8_s: the lower four products of two i16x8."""
+        self._simd(0xBC)
+
+    def extmul_high_i16x8_s(self) -> None:
+        self._simd(0xBD)
+
     def shl(self, count: int) -> None:
         self.i32_const(count)
         self._simd(0xAB)

@@ -1,4 +1,4 @@
-"""Sum, Leaky and Table: the same arithmetic on every element."""
+"""Sum, Product, Leaky and Table: the same arithmetic on every element."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sitsedge.compiler.backends.wasm.code import Code, Place
 from sitsedge.compiler.backends.wasm.kernels import store
 from sitsedge.compiler.backends.wasm.layout import NO_PADS, Region
 from sitsedge.compiler.backends.wasm.plan import Plan
-from sitsedge.compiler.graph.integer_graph import Leaky, Sum, Table
+from sitsedge.compiler.graph.integer_graph import Leaky, Product, Sum, Table
 from sitsedge.compiler.reference import INT32_MAX, INT32_MIN
 
 
@@ -48,18 +48,56 @@ def emit_sum(plan: Plan, node: Sum, code: Code, target: Region) -> None:
                 if up:
                     code.shl(up)
                 code.add()
-            if node.shift:
-                code.shr_s(node.shift)
-            if node.low > INT32_MIN:
-                code.const_i32x4([node.low] * 4)
-                code.max_s()
-            if node.high < INT32_MAX:
-                code.const_i32x4([node.high] * 4)
-                code.min_s()
+            _requantise(code, node)
             code.local_set(half)
         store(code, places[-1], target.width, halves)
 
     _blocks(plan, code, [*(plan.held[name].region for name in node.sources), target], body)
+
+
+def _requantise(code: Code, node: Sum | Product) -> None:
+    """Shift and clamp of the accumulator on the stack, which has the rounding constant in it."""
+    if node.shift:
+        code.shr_s(node.shift)
+    if node.low > INT32_MIN:
+        code.const_i32x4([node.low] * 4)
+        code.max_s()
+    if node.high < INT32_MAX:
+        code.const_i32x4([node.high] * 4)
+        code.min_s()
+
+
+def emit_product(plan: Plan, node: Product, code: Code, target: Region) -> None:
+    """a · b, rounded, shifted, clamped; eight elements a round."""
+    a, b = (plan.held[name].region for name in node.sources)
+    halves = (code.v128_local(), code.v128_local())
+
+    def body(first: Place, second: Place, written: Place) -> None:
+        for half, multiply in zip(halves, (code.extmul_low_i16x8_s, code.extmul_high_i16x8_s), strict=True):
+            code.load_at(first)
+            code.load_at(second)
+            multiply()
+            if node.rounding:
+                code.const_i32x4([node.rounding] * 4)
+                code.add()
+            _requantise(code, node)
+            code.local_set(half)
+        store(code, written, target.width, halves)
+
+    if (b.height, b.across) == (a.height, a.across):
+        _blocks(plan, code, [a, b, target], body)
+        return
+    blocks, step = a.blocks, 16 * target.width // 2
+    unrolled = a.height * a.across * blocks <= plan.unroll.vectors
+
+    def position(first: Place, second: Place, written: Place) -> None:
+        code.repeat(blocks, ((first, 16), (second, 16), (written, step)), body, unrolled=unrolled)
+
+    def row(first: Place, written: Place) -> None:
+        steps = ((first, a.pixel), (Place(b.base), 0), (written, target.pixel))
+        code.repeat(a.across, steps, position, unrolled=unrolled)
+
+    code.repeat(a.height, ((Place(a.base), a.row), (Place(target.base), target.row)), row, unrolled=unrolled)
 
 
 def emit_leaky(plan: Plan, node: Leaky, code: Code, target: Region) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from sitsedge.compiler import wasm_binary as wb
 from sitsedge.compiler.backends.wasm.code import LANES, VECTOR, Code, Place
-from sitsedge.compiler.backends.wasm.elementwise import emit_leaky, emit_sum, emit_table
+from sitsedge.compiler.backends.wasm.elementwise import emit_leaky, emit_product, emit_sum, emit_table
 from sitsedge.compiler.backends.wasm.layout import Region, round_up
 from sitsedge.compiler.backends.wasm.moves import (
     emit_arg_max,
@@ -39,6 +39,7 @@ from sitsedge.compiler.graph.integer_graph import (
     Leaky,
     MaxPool,
     Node,
+    Product,
     Select,
     Sum,
     Table,
@@ -214,7 +215,7 @@ def _node(plan: Plan, node: Node, outputs: int) -> bytes | None:
         source = plan.held[node.source]
         plan.held[node.name] = Held(source.region, source.addresses[node.indices], source.packed)
         return None
-    wide = last and isinstance(node, Dense | Conv | Sum | Leaky)
+    wide = last and isinstance(node, Dense | Conv | Sum | Product | Leaky)
     held = _output(plan, node, outputs) if wide else plan.place(node.name)
     _compute(plan, node, code, held.region)
     if last and held.region.start != outputs:
@@ -242,6 +243,8 @@ def _compute(plan: Plan, node: Node, code: Code, target: Region) -> None:
             emit_weighted(plan, node, code, target)
         case Sum():
             emit_sum(plan, node, code, target)
+        case Product():
+            emit_product(plan, node, code, target)
         case MaxPool():
             emit_max_pool(plan, node, code, target)
         case Leaky():
