@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from attest import cose
-from attest.boot import eventlog
+from attest.boot import banks, eventlog, ima
 from attest.boot.eventlog import EventLog
 from attest.boot.policy import BootPolicy, BootState, parse_policy
 from attest.errors import AttestError
 from attest.evidence.application import APPLICATION_PCRS, application_value
 from attest.evidence.claims import Evidence
+from attest.evidence.quote_checks import numbers
 from attest.evidence.seen import Seen
 from attest.evidence.signature_check import check_signature
 from attest.evidence.verdict import Checklist
-from attest.evidence.quote_checks import numbers
 from attest.structures import DIGEST_BYTES
 
 PolicyFile = tuple[BootPolicy | None, cose.Sign1 | AttestError]
@@ -49,7 +49,33 @@ def check_log(checks: Checklist, evidence: Evidence, *, elsewhere: frozenset[int
     return log
 
 
-def check_application(checks: Checklist, evidence: Evidence, pcr: int | None, *, module: bytes, deployment: bytes) -> None:
+def check_ima(checks: Checklist, evidence: Evidence) -> None:
+    """14. The list must be the one of this boot, and as long as PCR 10 says."""
+    name, value = "ima-log", evidence.pcrs.get(ima.PCR_IMA)
+    expected = "a list whose first entries replay to PCR 10, begun after PCR 0..9 as quoted"
+    if evidence.ima_log is None or value is None:
+        neither = evidence.ima_log is None and value is None
+        found = "neither quoted nor sent" if neither else f"{'no list' if value is not None else 'a list alone'}"
+        checks.judge(name, neither, found=found, expected="PCR 10 and its list, or neither")
+        return
+    try:
+        log = ima.parse(evidence.ima_log)
+    except AttestError as error:
+        checks.judge(name, False, found=error.found, expected=error.expected)
+        return
+    match = ima.match(log, value)
+    if match is None:
+        found = f"{len(log.entries)} entries, no prefix of which replays to {value.hex()}"
+        checks.judge(name, False, found=found, expected=expected)
+        return
+    fault = ima.aggregate_fault(log, match.entries, {banks.SHA256: evidence.pcrs})
+    text = f"{match.entries} of {len(log.entries)} entries vouched for"
+    checks.judge(name, fault is None, found=fault or text, expected=expected)
+
+
+def check_application(
+    checks: Checklist, evidence: Evidence, pcr: int | None, *, module: bytes, deployment: bytes
+) -> None:
     """14. Against the verifier's own module and deployment, not the evidence's."""
     if pcr is None:
         checks.judge("application-measurement", True, found="none demanded", expected="none demanded")

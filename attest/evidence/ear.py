@@ -39,7 +39,11 @@ VECTOR: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
         ("record-revocation", _FAILED),
         ("ak-name", _UNRECOGNISED),
     ),
-    "configuration": (("deployment-digest", _FAILED), ("boot-policy-validity", _FAILED), ("boot-policy-version", _FAILED)),
+    "configuration": (
+        ("deployment-digest", _FAILED),
+        ("boot-policy-validity", _FAILED),
+        ("boot-policy-version", _FAILED),
+    ),
     "executables": (
         ("quote-qualifying", _CRYPTO),
         ("quote-pcr-digest", _CRYPTO),

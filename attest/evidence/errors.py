@@ -6,7 +6,8 @@ from attest.errors import AttestError
 
 
 class EvidenceError(AttestError):
-    """Evidence that cannot be read or made. Codes ``evidence-format``, ``evidence-race``, ``evidence-kind``."""
+    """Evidence that cannot be read or made. Codes ``evidence-format``, ``evidence-race``, ``evidence-kind``,
+    ``ima-list``."""
 
 
 class EnrolError(AttestError):

@@ -83,7 +83,9 @@ def _line(row: str, title: str, number: int) -> bytes:
     except ValueError as error:
         raise _bad(f"line {number} with {len(letters)} letters", "as many as printed") from error
     if _base32(chunk) != letters or _check(title, number, chunk) != found.group(3):
-        raise _bad(f"line {number} with another check", "the line as printed", "a letter is wrong or a group is missing")
+        raise _bad(
+            f"line {number} with another check", "the line as printed", "a letter is wrong or a group is missing"
+        )
     return chunk
 
 

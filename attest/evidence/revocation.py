@@ -7,6 +7,7 @@ does (RFC 5280 §5.1.2.5): a verifier that is given an old list notices.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from attest import cbor, cose
@@ -64,9 +65,7 @@ class RevocationList:
         if len(known) > MAX_REVOKED:
             raise EnrolError("revocation-list", found=f"{len(known)} records", expected=f"at most {MAX_REVOKED}")
         entries = tuple(sorted(known.values(), key=lambda e: e.record_id))
-        return replace(
-            self, version=self.version + 1, issued_ns=issued_ns, not_after_ns=not_after_ns, entries=entries
-        )
+        return replace(self, version=self.version + 1, issued_ns=issued_ns, not_after_ns=not_after_ns, entries=entries)
 
     def encode(self) -> bytes:
         """The payload, deterministic CBOR."""
@@ -98,7 +97,7 @@ def parse_list(data: bytes) -> tuple[RevocationList, cose.Sign1]:
     )
     fields.done()
     ids = [entry.record_id for entry in parsed.entries]
-    if any(second <= first for first, second in zip(ids, ids[1:], strict=False)):
+    if any(second <= first for first, second in pairwise(ids)):
         raise _bad("record ids out of order or twice", "each once, ascending")
     return parsed, message
 

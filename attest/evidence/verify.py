@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from attest.boot.eventlog import EventLog
+from attest.boot.ima import PCR_IMA
 from attest.boot.policy import BootPolicy, BootState
 from attest.errors import AttestError
 from attest.evidence.boot_checks import (
@@ -128,9 +129,7 @@ def verify_evidence(
     if evidence is not None:
         log = check_log(checks, evidence, elsewhere=_elsewhere(evidence, application_pcr))
         check_ima(checks, evidence)
-        check_application(
-            checks, evidence, application_pcr, module=expected_module, deployment=expected_deployment
-        )
+        check_application(checks, evidence, application_pcr, module=expected_module, deployment=expected_deployment)
     check_policy(checks, file, public=policy_public, now_ns=now_ns, seen=seen)
     parts = _Parts(evidence, enrolled, file[0], quote, log)
     state = check_state(checks, evidence, parts.policy, log)
@@ -142,7 +141,7 @@ def verify_evidence(
 def _elsewhere(evidence: Evidence, application_pcr: int | None) -> frozenset[int]:
     """PCRs that the boot event log need not explain: IMA's where its log is there, the application's where demanded."""
     chosen = set() if application_pcr is None else {application_pcr}
-    return frozenset(chosen if evidence.ima_log is None else chosen | {IMA_PCR})
+    return frozenset(chosen if evidence.ima_log is None else chosen | {PCR_IMA})
 
 
 def _check_envelope(checks: Checklist, data: bytes, nonce: bytes) -> Evidence | None:

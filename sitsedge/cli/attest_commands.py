@@ -13,7 +13,7 @@ from attest.boot.policy import parse_policy
 from attest.command import SessionKey
 from attest.evidence.record import parse_record
 from attest.evidence.verdict import Verdict
-from attest.evidence.verify import verify_evidence
+from attest.evidence.verify import NOTHING_SEEN, verify_evidence
 from sitsedge.cli.common import StateOption
 from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
 from sitsedge.loop.epoch import make_evidence
@@ -85,7 +85,7 @@ def verify(
             expected_module=bytes.fromhex(module),
             expected_deployment=bytes.fromhex(deployment),
             now_ns=time.time_ns(),
-            last_reset_count=None,
+            seen=NOTHING_SEEN,
         )
         emit(output, _verdict(verdict), lambda: print("\n".join(map(str, verdict.checks))))
     raise typer.Exit(Exit.OK if verdict.ok else Exit.REFUSED)
