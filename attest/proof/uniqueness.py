@@ -411,7 +411,10 @@ class Analysis:
             if max(map(abs, corners)) > MAGNITUDE_MAX:
                 self._report("range", where, "a product far below the field's size")
                 return
-            self.ranges.of_wire[op.wire] = Interval(min(corners), max(corners))
+            # A square is never negative, and the corner lo·hi is none of its values.
+            square = op.a.terms == op.b.terms
+            ends = (a.lo * a.lo, a.hi * a.hi, *((0,) if a.lo <= 0 <= a.hi else ())) if square else corners
+            self.ranges.of_wire[op.wire] = Interval(min(ends), max(ends))
             self._tabulate(op)
 
     def _tabulate(self, op: MulOp) -> None:

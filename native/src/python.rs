@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::circuit::Circuit;
 use crate::curve::{Bls381, Bn254, Curve, CurveId};
 use crate::error::Error;
-use crate::field::{fr_from_canonical, fr_to_be};
+use crate::field::{fr_from_canonical, fr_from_ctx, fr_to_be};
 use crate::kernel::Kernel;
 use crate::keys::{curve_of_verification_key, VerificationKey};
 use crate::verifier::{Statement, BATCH_MAX, SIGNAL_RANGE};
@@ -125,6 +125,28 @@ fn check_circuit(py: Python<'_>, circuit: &[u8], wires: &Bound<'_, PySequence>) 
         return Err(Error::new("signal-count", format!("{} wires, expected {}", words.len(), circuit.n_wires())).into());
     }
     Ok(guarded(py, || with_curve!(circuit.curve, C => first_unsatisfied::<<C as Curve>::Fr>(&circuit, &words)))?)
+}
+
+/// Most rows of inputs of one `run_circuit`.
+const RUN_ROWS_MAX: usize = 1 << 16;
+
+/// Outputs of an open circuit for every row of inputs, every constraint checked; no key is needed.
+#[pyfunction]
+fn run_circuit(py: Python<'_>, circuit: &[u8], rows: &Bound<'_, PySequence>, ctx: &[u8]) -> PyResult<Vec<Vec<i64>>> {
+    let circuit = guarded(py, || Circuit::parse(circuit))?;
+    let length = rows.len()?;
+    if length > RUN_ROWS_MAX {
+        return Err(Error::new("row-count", format!("{length} rows, at most {RUN_ROWS_MAX}")).into());
+    }
+    let mut inputs = Vec::with_capacity(length);
+    for i in 0..length {
+        let row = rows.get_item(i)?.cast_into::<PySequence>()?;
+        inputs.push(integers(&row, circuit.n_inputs as usize, "input-count")?);
+    }
+    Ok(guarded(
+        py,
+        || with_curve!(circuit.curve, C => crate::witness::run_rows(&circuit, &inputs, fr_from_ctx::<<C as Curve>::Fr>(ctx)?)),
+    )?)
 }
 
 enum AnyProver {
@@ -462,5 +484,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::ceremony::python::register(module)?;
     module.add_function(wrap_pyfunction!(setup, module)?)?;
     module.add_function(wrap_pyfunction!(kernels, module)?)?;
-    module.add_function(wrap_pyfunction!(check_circuit, module)?)
+    module.add_function(wrap_pyfunction!(check_circuit, module)?)?;
+    module.add_function(wrap_pyfunction!(run_circuit, module)?)
 }

@@ -3,7 +3,7 @@
 use ark_ff::{BigInt, PrimeField};
 use zeroize::Zeroize;
 
-use crate::circuit::{Circuit, Lc, Op, COMMITMENT_WIRE};
+use crate::circuit::{Circuit, Constraint, Lc, Op, COMMITMENT_WIRE};
 use crate::error::{Error, Result};
 use crate::field::fr_from_i128;
 
@@ -133,12 +133,60 @@ impl<F: PrimeField> Witness<F> {
         }
     }
 
+    /// Index of the first row of an open circuit that the values do not satisfy.
+    fn first_violated(&self, circuit: &Circuit) -> Option<usize> {
+        let ctx = circuit.ctx_wire();
+        let bound = |lc: &Lc| lc.0.binary_search_by_key(&ctx, |term| term.0).is_ok();
+        circuit.constraints.iter().position(|Constraint { a, b, c }| {
+            let exact = if bound(a) || bound(b) || bound(c) { None } else { self.exact(a, b, c) };
+            !exact.unwrap_or_else(|| self.sum(a) * self.sum(b) == self.sum(c))
+        })
+    }
+
+    /// Whether a·b = c over the integers, None where i128 does not hold one of them.
+    fn exact(&self, a: &Lc, b: &Lc, c: &Lc) -> Option<bool> {
+        let [a, b, c] = [a, b, c].map(|lc| eval(lc, &self.values).ok());
+        Some(a?.checked_mul(b?)? == c?)
+    }
+
+    /// In the field, for a circuit without field wires.
+    fn sum(&self, lc: &Lc) -> F {
+        let value = |wire: usize| if wire == self.ctx_wire { self.ctx } else { fr_from_i128(self.values[wire]) };
+        lc.0.iter().map(|(wire, c)| value(*wire as usize) * fr_from_i128::<F>(i128::from(*c))).sum()
+    }
+
     /// Overwrites every value.
     pub fn erase(&mut self) {
         self.values.iter_mut().zeroize();
         self.field.iter_mut().zeroize();
         self.commitment.zeroize();
     }
+}
+
+/// Runs an open circuit on every row of inputs: the outputs of each, or the first failure.
+///
+/// All rows of the circuit are checked for every input. A row is a statement about integers as long as no sum leaves
+/// i128, and then holds in the field as well; what the context enters, or what is larger, is computed in the field.
+pub fn run_rows<F: PrimeField<BigInt = BigInt<4>>>(
+    circuit: &Circuit,
+    inputs: &[Vec<i64>],
+    ctx: F,
+) -> Result<Vec<Vec<i64>>> {
+    if circuit.sealed.is_some() {
+        return Err(Error::new("circuit-sealed", "a sealed circuit has no public inputs to run on"));
+    }
+    let mut witness = Witness::<F>::new(circuit);
+    let mut found = Vec::with_capacity(inputs.len());
+    for (index, row) in inputs.iter().enumerate() {
+        witness.fill(circuit, row, ctx)?;
+        if let Some(at) = witness.first_violated(circuit) {
+            return Err(Error::new("unsatisfied", format!("constraint {at} for row {index}")));
+        }
+        let mut outputs = Vec::with_capacity(circuit.n_outputs as usize);
+        witness.outputs(circuit, &mut outputs)?;
+        found.push(outputs);
+    }
+    Ok(found)
 }
 
 /// Index of the first row the wires do not satisfy.

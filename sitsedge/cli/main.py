@@ -16,6 +16,7 @@ from sitsedge.cli import (
     audit_commands,
     ceremony_commands,
     circuit_commands,
+    delta_commands,
     demo_commands,
     deploy_commands,
     module_commands,
@@ -36,6 +37,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+module_commands.app.command("delta")(delta_commands.delta_command)
+module_commands.app.command("import")(delta_commands.import_command)
+module_commands.app.command("remove")(delta_commands.remove_command)
 app.add_typer(module_commands.app, name="module")
 app.add_typer(attest_commands.app, name="attest")
 proof_commands.app.command("export-circuit")(circuit_commands.export_circuit)

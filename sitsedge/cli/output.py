@@ -30,6 +30,8 @@ USAGE_CODES = frozenset(
         "recording",
         "recording-missing",
         "module-missing",
+        "module-unknown",
+        "delta-same",
         "curve-unknown",
         "kernel-unknown",
         "bench-network",

@@ -6,9 +6,12 @@ import io
 import os
 import re
 import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from sitsedge.modules import oci
+from sitsedge.modules import files, oci
 from sitsedge.modules.errors import BundleError
 
 FILES_MAX = 32
@@ -23,6 +26,17 @@ _NAME = re.compile(r"oci-layout|index\.json|blobs/sha256/[0-9a-f]{64}")
 def read_contents(src: Path) -> dict[str, bytes]:
     """All files of the bundle by relative name; raises ``BundleError`` (``bundle-layout``, ``bundle-size``)."""
     return _from_folder(src) if src.is_dir() else _from_tar(src)
+
+
+@contextmanager
+def as_folder(src: Path) -> Iterator[Path]:
+    """The bundle folder ``src`` itself, or a ``.sits`` archive unpacked for as long as this lasts."""
+    if src.is_dir():
+        yield src
+        return
+    with tempfile.TemporaryDirectory(prefix="sits-bundle-") as scratch:
+        files.write_folder(Path(scratch) / "bundle", read_contents(src))
+        yield Path(scratch) / "bundle"
 
 
 def _from_folder(src: Path) -> dict[str, bytes]:

@@ -7,7 +7,8 @@ from sitsedge.errors import SitsError
 
 class BundleError(SitsError):
     """A bundle breaks a rule of its format: ``bundle-layout``, ``bundle-json``, ``bundle-size``, ``bundle-digest``,
-    ``bundle-content``, ``bundle-version``."""
+    ``bundle-content``, ``bundle-version``; of deltas ``bundle-delta`` (where a whole bundle is wanted),
+    ``delta-content``, ``delta-patch``, ``delta-same``."""
 
 
 class BundleSignatureError(BundleError):
@@ -15,4 +16,5 @@ class BundleSignatureError(BundleError):
 
 
 class StoreError(SitsError):
-    """The module store cannot do what was asked (``module-unknown``, ``module-active``, ``store-damaged``)."""
+    """The module store cannot do what was asked (``module-unknown``, ``module-active``, ``store-damaged``,
+    ``delta-base-missing``, ``delta-base-damaged``)."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from sitsedge.modules.errors import StoreError
 
@@ -20,13 +22,32 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Create ``path`` with ``data``, mode 0644, synced; the caller syncs the folder."""
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Create ``path``, mode 0644, to be written piece by piece and synced at the end; the caller syncs the folder."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     with os.fdopen(handle, "wb") as file:
-        file.write(data)
+        yield file
         file.flush()
         os.fsync(handle)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Create ``path`` with ``data``, mode 0644, synced; the caller syncs the folder."""
+    with new_file(path) as file:
+        file.write(data)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make ``target`` another name of the file ``source``, or a synced copy where the file system has no such links.
+
+    Files of the store are never written to, so a name more is as good as a copy and goes with its own folder.
+    """
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        with new_file(target) as file, source.open("rb") as data:
+            shutil.copyfileobj(data, file)
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from sitsedge.modules import archive, files, oci
-from sitsedge.modules.bundle import SMALL_BYTES_MAX
+from sitsedge.modules import archive, oci
 from sitsedge.modules.errors import BundleError
+from sitsedge.modules.head import SMALL_BYTES_MAX, read_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +25,12 @@ def read_parts(root: Path, digest: bytes) -> ModuleParts:
     Every blob is checked against the digest that leads to it, from the module digest down; the publisher's signature
     is not looked at. Raises ``BundleError``.
     """
-    if not root.is_dir():
-        with tempfile.TemporaryDirectory(prefix="sits-bundle-") as scratch:
-            unpacked = Path(scratch) / "bundle"
-            files.write_folder(unpacked, archive.read_contents(root))
-            return read_parts(unpacked, digest)
-    index = oci.parse(oci.read_file(root / "index.json", SMALL_BYTES_MAX), oci.Index, "index.json")
+    with archive.as_folder(root) as folder:
+        return _read(folder, digest)
+
+
+def _read(root: Path, digest: bytes) -> ModuleParts:
+    index = read_index(root)
     manifest_bytes = oci.read_blob(root, index.manifests[0], oci.MANIFEST, SMALL_BYTES_MAX)
     if hashlib.sha256(manifest_bytes).digest() != digest:
         raise BundleError(

@@ -4,6 +4,8 @@ Layout: ``STORE/<module digest in hex>/`` is an OCI layout; ``STORE/active`` hol
 ``STORE/.lock`` is held by whoever changes the store, so that two processes cannot undo each other's work.
 Import verifies before anything becomes visible, and every step is a rename: power lost at any moment
 leaves the old or the new state. ``load`` verifies again, because the disk is not trusted.
+Every module's folder is whole: a blob that several modules have is one file with several names where the file
+system allows, so removing a module never takes a blob from another.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from pathlib import Path
 from sitsedge.modules import archive, files, oci
 from sitsedge.modules.bundle import Bundle, read_bundle
 from sitsedge.modules.errors import BundleError, StoreError
+from sitsedge.modules.head import read_head
+from sitsedge.modules.rebuild import rebuild
 from sitsedge.modules.statement import PublisherTrust
 
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -40,9 +44,11 @@ class ModuleStore:
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
 
     def import_bundle(self, src: Path) -> bytes:
-        """Copy the bundle folder or ``.sits`` archive ``src`` into the store and return its digest.
+        """Take the bundle or delta ``src``, a folder or ``.sits`` archive, into the store and return its digest.
 
-        Importing what is already there is not an error. Raises ``BundleError``, ``BundleSignatureError``.
+        A delta becomes a whole bundle with what its base in the store has. Importing what is already there is not an
+        error. Raises ``BundleError``, ``BundleSignatureError``, and for a delta ``StoreError`` (``delta-base-missing``,
+        ``delta-base-damaged``).
         """
         with self._exclusive():
             for stale in self._path.glob(f"{_INCOMING}*"):
@@ -53,8 +59,15 @@ class ModuleStore:
     def _import(self, src: Path) -> bytes:
         incoming = Path(tempfile.mkdtemp(prefix=_INCOMING, dir=self._path))
         try:
-            staged = incoming / "bundle"
-            files.write_folder(staged, archive.read_contents(src))
+            received = incoming / "received"
+            files.write_folder(received, archive.read_contents(src))
+            head = read_head(received, self._trust, delta=True)
+            staged = received
+            if head.delta is not None:
+                if self._folder(head.digest).exists():
+                    return self.load(head.digest).digest
+                staged = incoming / "bundle"
+                rebuild(received, head, staged, find=self._folder)
             bundle = read_bundle(staged, self._trust)
             target = self._folder(bundle.digest)
             if target.exists():

@@ -23,6 +23,7 @@ from sitsedge.compiler.graph.integer_graph import (
     Leaky,
     MaxPool,
     Node,
+    Product,
     Select,
     Shape,
     Sum,
@@ -225,6 +226,35 @@ def _sum(growing: _Growing) -> str | None:
         shift += 1
 
 
+def _product(growing: _Growing) -> str | None:
+    """A gate of one channel each, a square, or a product of two values."""
+    rng = growing.rng
+    source = growing.pick()
+    assert source is not None
+    shape = growing.shapes[source]
+    fitting = [name for name, other in growing.shapes.items() if other in (shape, (shape[0], *(1,) * (len(shape) - 1)))]
+    if rng.random() < 0.4 and len(shape) > 1:
+        gates = growing.add(
+            Select.make(
+                growing.fresh(),
+                source,
+                indices=rng.integers(0, elements(shape), shape[0]),
+                shape=(shape[0], *(1,) * (len(shape) - 1)),
+            )
+        )
+        fitting = [gates]
+    other = str(rng.choice(fitting))
+    shift = int(rng.integers(0, 9))
+    low, high = (-(1 << 31), (1 << 31) - 1) if rng.random() < 0.5 else (int(rng.integers(-90, 1)), 127)
+    name = growing.fresh()
+    while True:
+        node = Product.make(name, source, other, shift=shift, low=low, high=high)
+        bound = node_bounds(node, growing.bounds[source], growing.bounds[other])
+        if max(-int(bound.low.min()), int(bound.high.max())) <= INT16_MAX:
+            return growing.add(node)
+        shift += 1
+
+
 def _max_pool(growing: _Growing) -> str | None:
     source = growing.pick(rank=2) if growing.rng.random() < 0.4 else growing.pick(rank=3)
     if source is None:
@@ -293,7 +323,7 @@ def _concat(growing: _Growing) -> str | None:
 
 
 _STEPS: Any = np.array(
-    [_dense, _conv, _conv, _sum, _max_pool, _max_pool, _leaky, _table, _select, _concat], dtype=object
+    [_dense, _conv, _conv, _sum, _product, _max_pool, _max_pool, _leaky, _table, _select, _concat], dtype=object
 )
 
 graphs = st.integers(0, 2**32 - 1).map(random_graph)

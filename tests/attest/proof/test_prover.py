@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import threading
+from dataclasses import replace
 
 import pytest
 
 from attest import _native
 from attest.proof import Curve, Groth16Prover, NativeVerifier, ProverError, development_setup, failed_check
+from attest.proof.circuit import Constraint, LinearCombination
+from attest.proof.prover import run_circuit
 from tests.attest.proof.bad_points import g1_outside_subgroup, g2_outside_subgroup
 from tests.attest.proof.support import BOX, CTX, Toy, model, without_row
 
@@ -160,3 +163,58 @@ def test_check_circuit_refuses_bad_wires(toy: Toy) -> None:
     with pytest.raises(_native.NativeError) as caught:
         _native.check_circuit(toy.data, [-1] * toy.circuit.n_wires)
     assert caught.value.args[0] == "signal-range"
+
+
+def test_run_circuit_gives_the_outputs_of_every_row(toy: Toy) -> None:
+    rows = [(x, y) for x in range(BOX.lo, BOX.hi + 1) for y in range(BOX.lo, BOX.hi + 1)]
+    assert run_circuit(toy.data, rows, CTX) == [[model(row)] for row in rows]
+    assert run_circuit(toy.data, [], CTX) == []
+
+
+def lc(*terms: tuple[int, int]) -> LinearCombination:
+    return LinearCombination(terms)
+
+
+@pytest.mark.parametrize("at", [0, -1])
+@pytest.mark.parametrize("kind", ["integers", "context", "beyond-128-bits"])
+def test_run_circuit_finds_a_constraint_that_does_not_hold(toy: Toy, at: int, kind: str) -> None:
+    one, large, ctx = lc((0, 1)), lc((1, 1 << 62)), lc((toy.circuit.ctx_wire, 1))
+    wrong = {
+        "integers": Constraint(one, one, lc((0, 2))),
+        "context": Constraint(one, one, ctx),
+        "beyond-128-bits": Constraint(large, large, one),
+    }
+    rows = list(toy.circuit.constraints)
+    rows[at] = wrong[kind]
+    broken = replace(toy.circuit, constraints=tuple(rows)).encode()
+    with pytest.raises(ProverError) as caught:
+        run_circuit(broken, [(BOX.hi, 0)], CTX)
+    assert caught.value.code == "unsatisfied"
+    assert f"constraint {at % len(rows)} for row 0" in str(caught.value)
+
+
+def test_run_circuit_takes_rows_of_the_context_into_account(toy: Toy) -> None:
+    """A row that holds for one context only."""
+    one, ctx = lc((0, 1)), lc((toy.circuit.ctx_wire, 1))
+    bound = replace(toy.circuit, constraints=(*toy.circuit.constraints, Constraint(ctx, ctx, one))).encode()
+    assert run_circuit(bound, [(1, 2)], bytes(30) + b"\1") == [[model((1, 2))]]
+    with pytest.raises(ProverError):
+        run_circuit(bound, [(1, 2)], CTX)
+
+
+@pytest.mark.parametrize(
+    ("rows", "ctx", "code"),
+    [
+        ([(0, 0), (10_000, 0)], CTX, "witness-range"),
+        ([(0, 0, 0)], CTX, "input-count"),
+        ([(0,)], CTX, "input-count"),
+        ([(1 << 64, 0)], CTX, "signal-range"),
+        ([(0, 0)], CTX[1:], "ctx-length"),
+        ([()] * ((1 << 16) + 1), CTX, "row-count"),
+    ],
+    ids=["outside", "too-many", "too-few", "too-large", "context", "rows"],
+)
+def test_run_circuit_refuses(toy: Toy, rows: list[tuple[int, ...]], ctx: bytes, code: str) -> None:
+    with pytest.raises(ProverError) as caught:
+        run_circuit(toy.data, rows, ctx)
+    assert caught.value.code == code

@@ -26,6 +26,7 @@ from sitsedge.compiler.graph.integer_graph import (
     IntegerGraph,
     Leaky,
     MaxPool,
+    Product,
     Select,
     Sum,
     Table,
@@ -46,6 +47,15 @@ GADGETS = {
     "residual": graph_of(
         (2,), Leaky.make("l", "x", multiplier=3, shift=3), Sum.make("s", ("x", "l"), shift=1), low=-40, high=30
     ),
+    "product": graph_of(
+        (2,), Select.make("t", "x", indices=[1, 0], shape=(2,)), Product.make("p", "x", "t", shift=1, high=9),
+        low=-4, high=5,
+    ),
+    "gate": graph_of(
+        (1, 3), MaxPool.make("g", "x", kernel=(1, 3), strides=(1, 1)), Product.make("p", "x", "g", shift=2),
+        low=-3, high=3,
+    ),
+    "square": graph_of((2,), Product.make("p", "x", "x", shift=2, low=1), low=-5, high=4),
     "conv": graph_of(
         (1, 4), Conv.make("c", "x", weights=[[[[2, -3]]]], shift=2, low=0, pads=(0, 1, 0, 0)), low=-3, high=3
     ),

@@ -19,6 +19,7 @@ from sitsedge.compiler.graph.integer_graph import (
     IntegerGraph,
     Leaky,
     MaxPool,
+    Product,
     Select,
     Sum,
     Table,
@@ -93,7 +94,10 @@ def network(source: Input) -> IntegerGraph:
             shift=rng.integers(6, 12, 20), low=-60, high=rng.integers(0, 90, 20),
         ),
         Sum.make("s", ("d", "g"), up_shifts=(0, 1), shift=1, low=-300, high=300),
-        MaxPool.make("m", "s", kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+        MaxPool.make("q", "c", kernel=(7, 6), strides=(1, 1)),
+        Product.make("r", "s", "q", shift=7),
+        Product.make("w", "r", "d", shift=9, low=-300, high=300),
+        MaxPool.make("m", "w", kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
         Leaky.make("l", "m", multiplier=3, shift=4),
         Table.make("t", "l", values=rng.integers(-99, 100, 601), first=-300),
         Concat.make("k", ("t", "l"), axis=0),
@@ -115,7 +119,7 @@ def test_a_network_of_all_nodes_equals_the_reference(span: tuple[int, int], way:
     require_equal(open_ended, corners(graph, count=4), unroll=WAYS[way])
 
 
-@pytest.mark.parametrize("last", ["c", "d", "s", "m", "l", "t", "k", "p", "f"])
+@pytest.mark.parametrize("last", ["c", "d", "s", "r", "w", "m", "l", "t", "k", "p", "f"])
 def test_every_node_can_be_the_output(last: str) -> None:
     graph = network(images())
     position = [node.name for node in graph.nodes].index(last)

@@ -19,6 +19,7 @@ from sitsedge.compiler.graph.integer_graph import (
     Leaky,
     MaxPool,
     Node,
+    Product,
     Select,
     Sum,
     Table,
@@ -97,6 +98,13 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "argmax-of-positions": lambda: graph(ArgMax("a", "x")),
     "argmax-inside": lambda: graph(flat(), ArgMax("a", "f"), Sum.make("s", ("a",))),
     "no-node": graph,
+    "product-shift-above-30": lambda: Product.make("p", "x", "x", shift=31),
+    "product-low-above-high": lambda: Product.make("p", "x", "x", low=1, high=0),
+    "product-bound-beyond-int32": lambda: Product.make("p", "x", "x", high=1 << 31),
+    "product-of-two-shapes": lambda: graph(flat(), Product.make("p", "x", "f")),
+    "product-of-a-gate-for-positions": lambda: graph(
+        Select.make("g", "x", indices=[0, 1, 2, 3, 4], shape=(1, 5)), Product.make("p", "x", "g")
+    ),
     "too-many-nodes": lambda: graph(*(Sum.make(f"s{i}", ("x",)) for i in range(4097))),
     "source-unknown": lambda: graph(Sum.make("s", ("y",))),
     "source-computed-later": lambda: graph(Sum.make("a", ("b",)), Sum.make("b", ("x",))),

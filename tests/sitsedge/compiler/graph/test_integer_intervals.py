@@ -20,6 +20,7 @@ from sitsedge.compiler.graph.integer_graph import (
     IntegerGraph,
     Leaky,
     Node,
+    Product,
     Sum,
     Table,
 )
@@ -68,6 +69,7 @@ SINGLE: dict[str, Node] = {
     ),
     "leaky": Leaky.make("n", "x", multiplier=3, shift=3),
     "table": Table.make("n", "x", values=[5, -4, 0, 7, 7, -1, 2], first=-3),
+    "square": Product.make("n", "x", "x", shift=1, low=1),
     "sum": Sum.make("n", ("x", "x"), up_shifts=(1, 0), shift=1, low=-2),
 }
 

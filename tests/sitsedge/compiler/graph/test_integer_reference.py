@@ -23,6 +23,7 @@ from sitsedge.compiler.graph.integer_graph import (
     Leaky,
     MaxPool,
     Node,
+    Product,
     Select,
     Sum,
     Table,
@@ -99,6 +100,10 @@ def element(node: Node, sources: list[Any], shape: tuple[int, ...], index: tuple
         case Sum():
             acc = sum(at(s, *index) << up for s, up in zip(sources, node.up_shifts, strict=True))
             return requantised(acc, node.shift, node.low, node.high)
+        case Product():
+            b = sources[1]
+            factor = at(b, *index) if b.shape == x.shape else at(b, index[0], *(0,) * (b.ndim - 1))
+            return requantised(at(x, *index) * factor, node.shift, node.low, node.high)
         case Leaky():
             value = at(x, *index)
             return value if value >= 0 else requantised(value * node.multiplier, node.shift, -(1 << 31), 1 << 31)
