@@ -21,7 +21,8 @@ PROFILE: Final = "urn:sits:evidence:1"
 QUALIFYING_PREFIX: Final = b"sits-epoch-v1"
 NONCE_BYTES_MIN: Final = 16
 NONCE_BYTES_MAX: Final = 64  # EAT: 8..64; under 128 bits a nonce could repeat
-MAX_EVIDENCE_BYTES: Final = MAX_LOG_BYTES + 64 * 1024
+MAX_IMA_BYTES: Final = 1024 * 1024  # some ten thousand files measured since the start
+MAX_EVIDENCE_BYTES: Final = MAX_LOG_BYTES + MAX_IMA_BYTES + 64 * 1024
 TPM_KINDS: Final = ("hardware", "swtpm")
 
 CNF: Final = 8
@@ -38,6 +39,7 @@ PCR_VALUES: Final = -70007
 EVENT_LOG: Final = -70008
 RESTART_COUNT: Final = -70009
 TPM_KIND: Final = -70010
+IMA_LOG: Final = -70011
 
 _COSE_KEY: Final = 1  # cnf member (RFC 8747 §3.1)
 _KTY, _OKP, _CRV, _ED25519, _X = 1, 1, -1, 6, -2  # RFC 9053 §7.2
@@ -61,27 +63,29 @@ class Evidence:
     reset_count: int
     restart_count: int
     tpm_kind: str
+    ima_log: bytes | None = None
 
     def encode(self) -> bytes:
         """The payload, deterministic CBOR."""
-        return cbor.dumps(
-            {
-                CNF: session_confirmation(self.session_public),
-                EAT_NONCE: self.nonce,
-                EAT_PROFILE: PROFILE,
-                BOOTCOUNT: self.reset_count,
-                MODULE_DIGEST: self.module_digest,
-                DEPLOYMENT_DIGEST: self.deployment_digest,
-                AK_PUBLIC: self.ak_public,
-                RECORD_ID: self.record_id,
-                QUOTE_ATTEST: self.quote_attest,
-                QUOTE_SIGNATURE: self.quote_signature,
-                PCR_VALUES: dict(self.pcrs),
-                EVENT_LOG: self.event_log,
-                RESTART_COUNT: self.restart_count,
-                TPM_KIND: self.tpm_kind,
-            }
-        )
+        claims: dict[int, object] = {
+            CNF: session_confirmation(self.session_public),
+            EAT_NONCE: self.nonce,
+            EAT_PROFILE: PROFILE,
+            BOOTCOUNT: self.reset_count,
+            MODULE_DIGEST: self.module_digest,
+            DEPLOYMENT_DIGEST: self.deployment_digest,
+            AK_PUBLIC: self.ak_public,
+            RECORD_ID: self.record_id,
+            QUOTE_ATTEST: self.quote_attest,
+            QUOTE_SIGNATURE: self.quote_signature,
+            PCR_VALUES: dict(self.pcrs),
+            EVENT_LOG: self.event_log,
+            RESTART_COUNT: self.restart_count,
+            TPM_KIND: self.tpm_kind,
+        }
+        if self.ima_log is not None:
+            claims[IMA_LOG] = self.ima_log
+        return cbor.dumps(claims)
 
     def sign(self, signer: cose.Signer) -> bytes:
         """The evidence as it travels."""
@@ -131,6 +135,7 @@ def parse_evidence(data: bytes) -> tuple[Evidence, cose.Sign1]:
         reset_count=fields.integer(BOOTCOUNT, high=2**32 - 1),
         restart_count=fields.integer(RESTART_COUNT, high=2**32 - 1),
         tpm_kind=fields.text(TPM_KIND, choices=TPM_KINDS),
+        ima_log=fields.octets(IMA_LOG, high=MAX_IMA_BYTES) if fields.has(IMA_LOG) else None,
     )
     fields.done()
     return evidence, message

@@ -6,11 +6,12 @@ Device                                   Verifier
 ``answer(tpm, challenge)``  ──────────►  ``Pending.finish(answer, …)``: the right secret makes a signed record
 
 Only ``request`` and ``answer`` touch a TPM. ``enrol_locally`` plays both roles in one call, for a device whose
-operator holds the policy key.
+operator holds the policy key. ``enrol_files`` carries the three messages as files, ``paper`` as lines to type.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Sequence
@@ -53,15 +54,27 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The verifier's memory between challenge and answer; ``expected`` is secret until then."""
+    """The verifier's memory between challenge and answer: no secret, only the hash of the one that must come back."""
 
     request: Request
     identity: EkIdentity
-    expected: bytes
+    answer_sha256: bytes
 
-    def finish(self, answer: bytes, *, device_id: str, policy_signer: Signer, enrolled_by: str, now_ns: int) -> bytes:
-        """The signed record if ``answer`` is the secret. Raises ``EnrolError`` (``credential``)."""
-        if not hmac.compare_digest(answer, self.expected):
+    def finish(
+        self,
+        answer: bytes,
+        *,
+        device_id: str,
+        policy_signer: Signer,
+        enrolled_by: str,
+        now_ns: int,
+        replaces: bytes = b"",
+    ) -> bytes:
+        """The signed record if ``answer`` is the secret. Raises ``EnrolError`` (``credential``).
+
+        ``replaces`` is the id of the record of the machine that this one takes over from (revoke that one as well).
+        """
+        if not hmac.compare_digest(hashlib.sha256(answer).digest(), self.answer_sha256):
             raise EnrolError("credential", found="another secret", expected="the one encrypted to this EK for this AK")
         record = DeviceRecord(
             device_id=device_id,
@@ -73,6 +86,7 @@ class Pending:
             enrolled_ns=now_ns,
             enrolled_by=enrolled_by,
             manufacturer=self.identity.manufacturer or "unknown",
+            replaces=replaces,
         )
         return record.sign(policy_signer)
 
@@ -103,7 +117,7 @@ def challenge(
     identity = check_ek(ek, wish.ek_certificates, ca_roots=ca_roots, now_ns=now_ns)
     value = random(SECRET_BYTES)
     credential = make_credential(ek, ak_name=structures.object_name(wish.ak_public), value=value, random=random)
-    return credential, Pending(request=wish, identity=identity, expected=value)
+    return credential, Pending(request=wish, identity=identity, answer_sha256=hashlib.sha256(value).digest())
 
 
 def answer(tpm: EnrollingTpm, credential: Credential) -> bytes:

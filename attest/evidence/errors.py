@@ -6,12 +6,13 @@ from attest.errors import AttestError
 
 
 class EvidenceError(AttestError):
-    """Evidence that cannot be read or made. Codes ``evidence-format``, ``evidence-race``, ``evidence-kind``."""
+    """Evidence that cannot be read or made. Codes ``evidence-format``, ``evidence-race``, ``evidence-kind``,
+    ``ima-list``."""
 
 
 class EnrolError(AttestError):
     """A device that is not enrolled.
 
     Codes: ``ek-certificate``, ``ek-mismatch``, ``ek-template``, ``ak-template``, ``ca-roots``, ``credential``,
-    ``record``.
+    ``record``, ``revocation-list``, ``enrol-file``, ``paper``.
     """

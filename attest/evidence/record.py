@@ -8,7 +8,7 @@ from typing import Final
 
 from attest import cbor, cose
 from attest.evidence.errors import EnrolError
-from attest.structures import object_name, parse_ecc_public
+from attest.structures import DIGEST_BYTES, object_name, parse_ecc_public
 
 CONTENT_TYPE: Final = "application/vnd.sits.device-record+cbor"
 FORMAT: Final = 1
@@ -22,7 +22,10 @@ _NAME_BYTES: Final = 34
 
 @dataclass(frozen=True, slots=True)
 class DeviceRecord:
-    """An enrolled device: EK chain (DER, leaf first), AK name and public area, TPM kind, who enrolled it and when."""
+    """An enrolled device: EK chain (DER, leaf first), AK name and public area, TPM kind, who enrolled it and when.
+
+    ``replaces`` is the id of the record of the machine that this one took over from, empty for a first enrolment.
+    """
 
     device_id: str
     tpm_kind: str
@@ -33,23 +36,25 @@ class DeviceRecord:
     enrolled_ns: int
     enrolled_by: str
     manufacturer: str
+    replaces: bytes = b""
 
     def encode(self) -> bytes:
         """The payload, deterministic CBOR."""
-        return cbor.dumps(
-            {
-                1: FORMAT,
-                2: self.device_id,
-                3: self.tpm_kind,
-                4: list(self.ek_chain),
-                5: self.ek_name,
-                6: self.ak_name,
-                7: self.ak_public,
-                8: self.enrolled_ns,
-                9: self.enrolled_by,
-                10: self.manufacturer,
-            }
-        )
+        fields: dict[int, object] = {
+            1: FORMAT,
+            2: self.device_id,
+            3: self.tpm_kind,
+            4: list(self.ek_chain),
+            5: self.ek_name,
+            6: self.ak_name,
+            7: self.ak_public,
+            8: self.enrolled_ns,
+            9: self.enrolled_by,
+            10: self.manufacturer,
+        }
+        if self.replaces:
+            fields[11] = self.replaces
+        return cbor.dumps(fields)
 
     @property
     def record_id(self) -> bytes:
@@ -84,6 +89,7 @@ def parse_payload(data: bytes) -> DeviceRecord:
         enrolled_ns=fields.integer(8),
         enrolled_by=fields.text(9, high=_TEXT_CHARS),
         manufacturer=fields.text(10, high=_TEXT_CHARS),
+        replaces=fields.octets(11, size=DIGEST_BYTES) if fields.has(11) else b"",
     )
     fields.done()
     if record.ek_chain != chain:

@@ -34,7 +34,7 @@ from attest.command.rules import GateRules
 from attest.command.state import GateState
 from attest.errors import AttestError
 from attest.evidence.none import verify_none
-from attest.evidence.verify import verify_evidence
+from attest.evidence.verify import NOTHING_SEEN, Seen, verify_evidence
 from attest.ledger.anchors import Anchors
 from attest.ledger.crossindex import DEVICE_COMMAND, GATE_COMMAND, GATE_RECEIPT, GATE_REFUSAL, CrossIndex
 from attest.ledger.decode import Decoded, Opaque
@@ -117,7 +117,7 @@ class GateAudit:
         self._mode = Mode.OFF
         self._owed = OwedProofs(self._add)
         self._open: dict[int, _Epoch] = {}
-        self._last_reset_count: int | None = None
+        self._seen = NOTHING_SEEN
         self.epochs: dict[int, EpochOpened] = {}
         self.covered_before: dict[int, int] = {}
         self._newest_witness: dict[int, int] = {}
@@ -290,7 +290,7 @@ class GateAudit:
                 expected_module=record.module_digest,
                 expected_deployment=record.deployment_digest,
                 now_ns=record.t_opened_ns,
-                last_reset_count=self._last_reset_count,
+                seen=self._seen,
             )
         failed = verdict.failed
         if failed is not None:
@@ -306,7 +306,7 @@ class GateAudit:
         if attested != claimed:
             found = f"device {record.device_id}, AK {record.ak_name.hex()}"
             return (found, f"{verdict.device_id}, {verdict.ak_name.hex()} as attested"), "device"
-        self._last_reset_count = verdict.reset_count
+        self._seen = Seen(verdict.reset_count, verdict.policy_version)
         return None, "ok"
 
     def _find_evidence(self, digest: bytes) -> bytes | None:

@@ -13,7 +13,8 @@ from attest.boot.policy import parse_policy
 from attest.command import SessionKey
 from attest.evidence.record import parse_record
 from attest.evidence.verdict import Verdict
-from attest.evidence.verify import verify_evidence
+from attest.evidence.verify import NOTHING_SEEN, verify_evidence
+from sitsedge.cli import attest_boot_commands
 from sitsedge.cli.common import StateOption
 from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
 from sitsedge.loop.epoch import make_evidence
@@ -23,6 +24,7 @@ from sitsedge.supervisor.session import Session, SessionOptions
 from sitsedge.supervisor.state import state_dir_of
 
 app = typer.Typer(name="attest", help="Enrolment, quotes and their verification.", no_args_is_help=True)
+attest_boot_commands.register(app)
 
 NONCE_BYTES = 32
 ConfigArgument = Annotated[Path, typer.Option("--config", help="deployment file")]
@@ -85,7 +87,7 @@ def verify(
             expected_module=bytes.fromhex(module),
             expected_deployment=bytes.fromhex(deployment),
             now_ns=time.time_ns(),
-            last_reset_count=None,
+            seen=NOTHING_SEEN,
         )
         emit(output, _verdict(verdict), lambda: print("\n".join(map(str, verdict.checks))))
     raise typer.Exit(Exit.OK if verdict.ok else Exit.REFUSED)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from attest.command import EpochOpened, EpochRefused, GateKey, Witness, line, sign_record
+from attest.evidence.seen import Seen
 from attest.evidence.verdict import Verdict
 from attest.ledger import Checkpoint, LedgerError, verify_consistency
 from attest.ledger.merkle import EMPTY_ROOT
@@ -21,8 +22,8 @@ CONSISTENCY_MAX = 128  # two paths of a tree with 2^63 leaves
 ROOT_BYTES = 32
 NO_TPM = "none"
 
-#: ``verify(evidence, nonce=…, now_ns=…, last_reset_count=…) -> Verdict`` with everything else bound.
-EvidenceVerifier = Callable[[bytes, bytes, int, int | None], Verdict]
+#: ``verify(evidence, nonce, now_ns, seen) -> Verdict`` with everything else bound.
+EvidenceVerifier = Callable[[bytes, bytes, int, Seen], Verdict]
 
 
 class EpochRejected(SitsError):
@@ -52,7 +53,7 @@ class DeskSetup:
 class EpochDesk:
     """Opens epochs and vouches for the device's ledger.
 
-    ``number`` and ``reset_count`` continue what the gate's ledger last recorded; ``seen`` is the device's
+    ``number`` and ``accepted`` continue what the gate's ledger last recorded; ``seen`` is the device's
     tree head the gate vouched for last.
     """
 
@@ -63,14 +64,14 @@ class EpochDesk:
         key: GateKey,
         verify: EvidenceVerifier,
         number: int,
-        reset_count: int | None,
+        accepted: Seen,
         seen: Checkpoint | None,
     ) -> None:
         self._setup = setup
         self._key = key
         self._verify = verify
         self._number = number
-        self._reset_count = reset_count
+        self._accepted = accepted
         self.seen = seen
 
     def open(
@@ -83,7 +84,7 @@ class EpochDesk:
         if not connection.take_nonce(nonce):
             raise self._rejected("nonce", 3, evidence, nonce, "a nonce we did not just give out", "our nonce")
         now_ns = time.time_ns()
-        verdict = self._verify(evidence, nonce, now_ns, self._reset_count)
+        verdict = self._verify(evidence, nonce, now_ns, self._accepted)
         failed = verdict.failed
         if failed is not None or not verdict.ok:
             name = failed.name if failed is not None else "format"
@@ -95,7 +96,7 @@ class EpochDesk:
             raise self._rejected("device-id", 5, evidence, nonce, verdict.device_id, self._setup.device_id)
         self._check_head(message, evidence, nonce)
         self._number += 1
-        self._reset_count = verdict.reset_count
+        self._accepted = Seen(verdict.reset_count, verdict.policy_version)
         opened = EpochOpened(
             gate_id=self._setup.gate_id,
             device_id=self._setup.device_id,

@@ -2,23 +2,66 @@
 
 from __future__ import annotations
 
+import hashlib
+
+from attest import cose
+from attest.boot.policy import parse_policy
+from attest.command import EpochOpened
+from attest.errors import AttestError
 from attest.evidence.none import verify_none
 from attest.evidence.verdict import Verdict
-from attest.evidence.verify import verify_evidence
+from attest.evidence.verify import NOTHING_SEEN, Seen, verify_evidence
 from sitsedge.config import Deployment
+from sitsedge.errors import SitsError
 from sitsedge.gate.epochs import EvidenceVerifier
 from sitsedge.supervisor.keys import read_public
 from sitsedge.supervisor.state import StateDir
+
+REVOCATIONS = "revocations.cose"
+
+
+def revocation_list(state: StateDir) -> bytes | None:
+    """The plant's revocation list, where this gate keeps one."""
+    path = state.trust / REVOCATIONS
+    return path.read_bytes() if path.exists() else None
+
+
+def last_seen(state: StateDir, opened: EpochOpened | None) -> Seen:
+    """What the gate accepted last, from the newest epoch record of its own ledger.
+
+    The record names its boot policy by digest; the anchors beside the ledger keep every policy that was ever used.
+    Raises :class:`SitsError` ``policy-memory`` where that file is gone: without it a downgrade could not be noticed.
+    """
+    if opened is None or not opened.policy_digest:
+        return NOTHING_SEEN if opened is None else Seen(reset_count=opened.reset_count)
+    path = state.anchors / "boot-policies" / f"{opened.policy_digest.hex()}.cose"
+    try:
+        data = path.read_bytes()
+        policy, message = parse_policy(data)
+        cose.verify(message, public=read_public(state.trust / "policy.pub"))
+    except (OSError, AttestError) as error:
+        raise SitsError(
+            "policy-memory",
+            found=f"{path.name}: {error}",
+            expected="the boot policy of the last epoch, as signed",
+            hint=f"restore {path.parent} from a backup; it belongs to the gate's ledger",
+        ) from error
+    if hashlib.sha256(data).digest() != opened.policy_digest:
+        raise SitsError("policy-memory", found=f"another {path.name}", expected="the file its name says")
+    return Seen(opened.reset_count, policy.version)
 
 
 def evidence_verifier(
     state: StateDir, deployment: Deployment, mode: str, *, module: bytes, deployed: bytes
 ) -> EvidenceVerifier:
-    """Everything but evidence, nonce and time comes from the gate's own trust folder."""
+    """Everything but evidence, nonce and time comes from the gate's own trust folder.
+
+    A revocation list there (``revocations.cose``) is read again each time: a new one counts from the next epoch on.
+    """
     development = deployment.profile == "development"
     if mode == "none":
 
-        def without(evidence: bytes, nonce: bytes, now_ns: int, last_reset: int | None) -> Verdict:
+        def without(evidence: bytes, nonce: bytes, now_ns: int, seen: Seen) -> Verdict:
             return verify_none(
                 evidence,
                 nonce=nonce,
@@ -32,7 +75,7 @@ def evidence_verifier(
     policy = (state.trust / "boot-policy.cose").read_bytes()
     public = read_public(state.trust / "policy.pub")
 
-    def with_tpm(evidence: bytes, nonce: bytes, now_ns: int, last_reset: int | None) -> Verdict:
+    def with_tpm(evidence: bytes, nonce: bytes, now_ns: int, seen: Seen) -> Verdict:
         return verify_evidence(
             evidence,
             nonce=nonce,
@@ -42,7 +85,8 @@ def evidence_verifier(
             expected_module=module,
             expected_deployment=deployed,
             now_ns=now_ns,
-            last_reset_count=last_reset,
+            seen=seen,
+            revocations=revocation_list(state),
         )
 
     return with_tpm

@@ -27,6 +27,7 @@ from attest.command import (
     sign_record,
 )
 from attest.errors import AttestError
+from attest.evidence.seen import NOTHING_SEEN
 from attest.ledger import Checkpoint, Ledger, LedgerError, RecordKind
 from attest.ledger.writer import LedgerWriter
 from attest.proof import NativeVerifier
@@ -41,7 +42,7 @@ from sitsedge.gate.control import LINE_BYTES_MAX
 from sitsedge.gate.core import Gate, GateSetup, ProofCheck
 from sitsedge.gate.delivery import Delivery, DeliverySetup
 from sitsedge.gate.epochs import DeskSetup, EpochDesk
-from sitsedge.gate.evidence import evidence_verifier
+from sitsedge.gate.evidence import evidence_verifier, last_seen
 from sitsedge.gate.modes import IncidentLatch, ModeKeeper, ModeRefused, parse_mode
 from sitsedge.gate.plc import PlcPort
 from sitsedge.gate.proofs import DeskLimits, ProofDesk
@@ -146,7 +147,9 @@ class GateProcess:
                 self.state, deployment, self.attestation_mode, module=bundle.digest, deployed=self.deployed
             ),
             number=opened.epoch if isinstance(opened, EpochOpened) else 0,
-            reset_count=opened.reset_count if isinstance(opened, EpochOpened) and tpm else None,
+            accepted=last_seen(self.state, opened if isinstance(opened, EpochOpened) else None)
+            if tpm
+            else NOTHING_SEEN,
             seen=Checkpoint(witness.origin, witness.size, witness.root) if isinstance(witness, Witness) else None,
         )
         self._explainer = Sandbox.of(bundle, limits=SandboxLimits(), engine="pulley")

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from attest.command import SessionKey
+from attest.evidence.seen import NOTHING_SEEN
 from attest.evidence.verdict import Check, Verdict
 from sitsedge.config.deployment import OpcUaSource, ReplayPlant, RollingMillPlant, UadpSource
 from sitsedge.errors import SitsError
@@ -123,7 +124,7 @@ class Session:
             module=prepared.bundle.digest,
             deployed=prepared.deployment_digest,
         )
-        verdict = verify(evidence, nonce, time.time_ns(), None)
+        verdict = verify(evidence, nonce, time.time_ns(), NOTHING_SEEN)
         if not verdict.ok:
             failed = verdict.failed
             mark.write_text("no checks" if failed is None else f"{failed.name}: {failed.found}")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 
 from attest import cbor, cose, structures
 from attest.boot.eventlog import EventLog, text_event
+from attest.boot.policy import reference_state
 from attest.evidence import claims
+from attest.evidence.application import application_value
 from attest.evidence.none import build_none
+from attest.evidence.revocation import RevocationList, Revoked
+from attest.evidence.seen import NOTHING_SEEN, Seen
 from tests.attest.evidence.forge import (
     LOG,
     NOW_NS,
@@ -20,6 +26,8 @@ from tests.attest.evidence.forge import (
     Case,
     digest,
     ecc_key,
+    ima_case,
+    ima_entry,
     signer,
 )
 
@@ -44,6 +52,31 @@ def _claims(drop: tuple[int, ...] = (), **changes: object) -> bytes:
     return cose.sign1(cbor.dumps(edited), signer=SESSION, content_type=claims.CONTENT_TYPE)
 
 
+def _reencoded(change: Callable[[bytes], bytes]) -> bytes:
+    """Honest claims in an encoding that means the same but is not the canonical one, signed by the session key."""
+    payload = cose.parse_sign1(HONEST.evidence()).payload
+    changed = change(payload)
+    assert changed != payload
+    return cose.sign1(changed, signer=SESSION, content_type=claims.CONTENT_TYPE)
+
+
+def _swap_first_two(payload: bytes) -> bytes:
+    """The claims 8 and 10 in the other order."""
+    cnf = cbor.dumps({claims.CNF: claims.session_confirmation(SESSION.public)})[1:]
+    nonce = cbor.dumps({claims.EAT_NONCE: HONEST.nonce})[1:]
+    return payload.replace(cnf + nonce, nonce + cnf, 1)
+
+
+def _long_nonce_length(payload: bytes) -> bytes:
+    return payload.replace(b"\x0a\x58\x20" + HONEST.nonce, b"\x0a\x59\x00\x20" + HONEST.nonce, 1)
+
+
+def _twice(payload: bytes) -> bytes:
+    """Claim 10 twice; the map's head counts one more."""
+    nonce = cbor.dumps({claims.EAT_NONCE: HONEST.nonce})[1:]
+    return bytes([payload[0] + 1]) + payload[1:].replace(nonce, nonce + nonce, 1)
+
+
 def _unrestricted() -> tuple[bytes, bytes]:
     """An enrolled AK that signs anything: public area and record."""
     public = RECORD.ak_public.replace(
@@ -63,6 +96,8 @@ _NO_EVIDENCE = (
     "pcr-selection",
     "quote-pcr-digest",
     "event-log-replay",
+    "ima-log",
+    "application-measurement",
     "boot-policy",
     "tpm-kind",
     "reset-count",
@@ -70,7 +105,59 @@ _NO_EVIDENCE = (
     "deployment-digest",
 )
 _NO_QUOTE = ("quote-magic", "quote-qualifying", "pcr-selection", "quote-pcr-digest", "reset-count")
-_NO_POLICY = ("pcr-selection", "boot-policy-signature", "boot-policy-validity", "boot-policy", "tpm-kind")
+_NO_POLICY = (
+    "pcr-selection",
+    "boot-policy-signature",
+    "boot-policy-validity",
+    "boot-policy-version",
+    "boot-policy",
+    "tpm-kind",
+)
+
+HONEST_VALUES = {pcr: LOG.value(pcr) for pcr in PCRS}
+LOG_OF_TWO = EventLog((text_event(13, "sits:component attest 1"), text_event(13, "sits:component fieldbus 1")))
+_VALUES_OF_TWO = {pcr: LOG_OF_TWO.value(pcr) for pcr in PCRS}
+_POLICY_OF_TWO = replace(
+    POLICY, states=(reference_state("reference", log=LOG_OF_TWO, values=_VALUES_OF_TWO, pcrs=PCRS),)
+).sign(POLICY_SIGNER)
+_FILES = (ima_entry("/bin/sh", "sh"), ima_entry("/usr/bin/python3", "python"))
+_REPLACEMENT = replace(RECORD, replaces=digest("the record before"))
+
+
+def _revoked(
+    record_id: bytes, *, at_ns: int = NOW_NS - 1, not_after_ns: int = NOW_NS + YEAR_NS, by: str = "policy"
+) -> bytes:
+    """A signed list that names one record."""
+    made = RevocationList(1, NOW_NS - YEAR_NS, not_after_ns, (Revoked(record_id, at_ns, "replaced by a spare part"),))
+    return made.sign(signer(by))
+
+
+def _ima_with(change: Callable[[bytes], bytes]) -> Case:
+    """An honest quote over PCR 10 with a list that somebody edited."""
+    honest = ima_case(_FILES)
+    log = honest.claims["ima_log"]
+    changed = change(log)
+    assert changed != log
+    return replace(honest, claims={"ima_log": changed})
+
+
+def _other_aggregate() -> Case:
+    """A whole list, in PCR 10 as it should be, whose boot aggregate is of other PCR values."""
+    aggregate = ima_entry("boot_aggregate", "another boot")
+    honest = ima_case(_FILES)
+    assert honest.values is not None
+    values = dict(honest.values) | {10: bytes(32)}
+    for entry in (aggregate, *_FILES):
+        values[10] = structures.extend(values[10], hashlib.sha256(entry[38:]).digest())
+    return replace(honest, values=values, claims={"ima_log": b"".join((aggregate, *_FILES))})
+
+
+def _application(module: bytes) -> Case:
+    """A device that measured ``module`` into PCR 23, for a verifier that demands it there."""
+    value = application_value(module_digest=module, deployment_digest=digest("deployment"))
+    values = HONEST_VALUES | {23: value}
+    return Case(values=values, quoted={"select": structures.pcr_selection(values)}, application_pcr=23)
+
 
 MALFORMED = {
     "format-empty": b"",
@@ -91,6 +178,12 @@ MALFORMED = {
     "format-pcrs-size": _claims(n70007={0: bytes(20)}),
     "format-kind": _claims(n70010="vtpm"),
     "format-reset-count": _claims(k267=2**32),
+    "format-keys-out-of-order": _reencoded(_swap_first_two),
+    "format-length-not-shortest": _reencoded(_long_nonce_length),
+    "format-claim-twice": _reencoded(_twice),
+    "format-indefinite-map": _reencoded(lambda payload: b"\xbf" + payload[1:] + b"\xff"),
+    "format-float": _reencoded(lambda payload: payload.replace(b"\x19\x01\x0b\x07", b"\x19\x01\x0b\xf9\x47\x00", 1)),
+    "format-payload-trailing": _reencoded(lambda payload: payload + b"\0"),
     "mode-none": build_none(
         signer=SESSION,
         nonce=HONEST.nonce,
@@ -101,8 +194,8 @@ MALFORMED = {
 
 CASES: dict[str, tuple[Case, tuple[str, ...]]] = {
     "honest": (HONEST, ()),
-    "honest-first-contact": (Case(last_reset_count=None), ()),
-    "honest-after-reset": (Case(last_reset_count=6), ()),
+    "honest-first-contact": (Case(seen=NOTHING_SEEN), ()),
+    "honest-after-reset": (Case(seen=Seen(reset_count=6)), ()),
     **{name: (Case(raw=raw), _NO_EVIDENCE) for name, raw in MALFORMED.items()},
     "signature-flipped": (Case(raw=_flip(HONEST.evidence())), ("signature",)),
     "signature-other-key": (Case(envelope=signer("thief")), ("signature",)),
@@ -185,9 +278,57 @@ CASES: dict[str, tuple[Case, tuple[str, ...]]] = {
         Case(policy=replace(POLICY, tpm_kinds=("hardware",)).sign(POLICY_SIGNER)),
         ("tpm-kind",),
     ),
-    "reset-count-went-back": (Case(last_reset_count=8), ("reset-count",)),
+    "reset-count-went-back": (Case(seen=Seen(reset_count=8)), ("reset-count",)),
     "reset-count-claims-more": (Case(claims={"reset_count": 9}), ("reset-count",)),
     "restart-count-claims-more": (Case(claims={"restart_count": 9}), ("reset-count",)),
+    "boot-policy-downgraded": (Case(seen=Seen(reset_count=7, policy_version=2)), ("boot-policy-version",)),
+    "event-log-of-another-boot": (Case(log=OTHER_LOG, values=HONEST_VALUES), ("event-log-replay",)),
+    "honest-with-two-components": (Case(log=LOG_OF_TWO, policy=_POLICY_OF_TWO), ()),
+    "event-log-reordered": (
+        Case(log=EventLog(LOG_OF_TWO.events[::-1]), values=_VALUES_OF_TWO, policy=_POLICY_OF_TWO),
+        ("event-log-replay",),
+    ),
+    "session-key-swapped": (
+        Case(claims={"session_public": signer("thief").public}, envelope=signer("thief")),
+        ("quote-qualifying",),
+    ),
+    "honest-with-revocation-list": (Case(revocations=_revoked(digest("another record"))), ()),
+    "honest-before-revocation": (Case(revocations=_revoked(RECORD.record_id, at_ns=NOW_NS + 1)), ()),
+    "record-revoked": (Case(revocations=_revoked(RECORD.record_id)), ("record-revocation",)),
+    "record-revocation-list-expired": (
+        Case(revocations=_revoked(digest("another record"), not_after_ns=NOW_NS)),
+        ("record-revocation",),
+    ),
+    "record-revocation-list-of-another-plant": (
+        Case(revocations=_revoked(digest("another record"), by="another plant")),
+        ("record-revocation",),
+    ),
+    "record-revocation-list-unreadable": (Case(revocations=b"\xd2"), ("record-revocation",)),
+    "honest-replacement-device": (
+        Case(record=_REPLACEMENT.sign(POLICY_SIGNER), record_id=_REPLACEMENT.record_id),
+        (),
+    ),
+    "honest-with-ima": (ima_case(_FILES), ()),
+    "honest-with-ima-that-grew": (ima_case(_FILES, vouched=2), ()),
+    "ima-log-missing": (ima_case(_FILES, claims={"ima_log": None}), ("event-log-replay", "ima-log")),
+    "ima-log-without-its-pcr": (Case(claims={"ima_log": _FILES[0]}), ("ima-log",)),
+    "ima-log-entry-changed": (_ima_with(lambda log: log.replace(digest("sh"), digest("evil sh"))), ("ima-log",)),
+    "ima-log-entry-forged": (
+        _ima_with(lambda log: log.replace(_FILES[0], ima_entry("/bin/sh", "evil sh"))),
+        ("ima-log",),
+    ),
+    "ima-log-reordered": (_ima_with(lambda log: log.replace(b"".join(_FILES), b"".join(_FILES[::-1]))), ("ima-log",)),
+    "ima-log-cut": (_ima_with(lambda log: log.removesuffix(_FILES[1])), ("ima-log",)),
+    "ima-log-truncated": (_ima_with(lambda log: log[:-1]), ("ima-log",)),
+    "ima-log-first-entry-missing": (_ima_with(lambda log: log[-len(b"".join(_FILES)) :]), ("ima-log",)),
+    "ima-log-of-another-boot": (_other_aggregate(), ("ima-log",)),
+    "honest-with-application-measurement": (_application(digest("module")), ()),
+    "application-measurement-other-module": (_application(digest("another module")), ("application-measurement",)),
+    "application-measurement-not-quoted": (Case(application_pcr=23), ("application-measurement",)),
+    "application-measurement-in-a-boot-pcr": (
+        Case(application_pcr=13),
+        ("application-measurement",),
+    ),
     "module-digest-other-module": (Case(module=digest("another module")), ("module-digest",)),
     "module-digest-relabelled": (
         Case(claims={"module_digest": digest("another module")}),

@@ -6,7 +6,7 @@ Keys are fixed so that vectors made from it can be made again. Nothing here talk
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from attest.boot.policy import make_policy, reference_state
 from attest.cose import Ed25519Signer
 from attest.evidence.claims import Evidence, qualifying_data
 from attest.evidence.record import DeviceRecord
+from attest.evidence.seen import Seen
 from attest.evidence.verdict import Verdict
 from attest.evidence.verify import verify_evidence
 from attest.structures import tpm2b, u16, u32
@@ -79,6 +80,9 @@ POLICY = make_policy(
 )
 
 
+SEEN = Seen(reset_count=7, policy_version=1)
+
+
 @dataclass(frozen=True)
 class Quoted:
     """The fields of a TPMS_ATTEST of type quote."""
@@ -129,7 +133,9 @@ class Case:
     expected_module: bytes = digest("module")
     expected_deployment: bytes = digest("deployment")
     now_ns: int = NOW_NS
-    last_reset_count: int | None = 7
+    seen: Seen = SEEN
+    revocations: bytes | None = None
+    application_pcr: int | None = None
     raw: bytes | None = None
 
     def evidence(self) -> bytes:
@@ -172,11 +178,39 @@ class Case:
             "expected_module": self.expected_module,
             "expected_deployment": self.expected_deployment,
             "now_ns": self.now_ns,
-            "last_reset_count": self.last_reset_count,
+            "seen": self.seen,
+            "revocations": self.revocations,
+            "application_pcr": self.application_pcr,
         }
 
     def verdict(self) -> Verdict:
         return verify_evidence(self.evidence(), **self.arguments())
+
+
+def ima_entry(path: str, content: str) -> bytes:
+    """One ima-ng entry of a measurement list, as a little-endian kernel writes it."""
+
+    def sized(data: bytes) -> bytes:
+        return len(data).to_bytes(4, "little") + data
+
+    template = sized(b"sha256:\0" + digest(content)) + sized(path.encode() + b"\0")
+    listed = hashlib.sha1(template, usedforsecurity=False).digest()
+    return (10).to_bytes(4, "little") + listed + sized(b"ima-ng") + sized(template)
+
+
+def ima_case(entries: Sequence[bytes], *, vouched: int | None = None, **changes: Any) -> Case:
+    """A device that quotes PCR 0..13 but 12, with a boot aggregate over PCR 0..9 and ``vouched`` entries in PCR 10."""
+    values = {pcr: LOG.value(pcr) for pcr in (*range(10), 11, 13)}
+    aggregate = hashlib.sha256(b"".join(values[pcr] for pcr in range(10))).digest()
+    template = b"sha256:\0" + aggregate
+    first = ima_entry("boot_aggregate", "").replace(b"sha256:\0" + digest(""), template)
+    first = first[:4] + hashlib.sha1(first[38:], usedforsecurity=False).digest() + first[24:]
+    listed = [first, *entries]
+    values[10] = bytes(32)
+    for entry in listed[:vouched]:
+        values[10] = structures.extend(values[10], hashlib.sha256(entry[38:]).digest())
+    claims = {"ima_log": b"".join(listed)} | changes.pop("claims", {})
+    return Case(values=values, quoted={"select": structures.pcr_selection(values)}, claims=claims, **changes)
 
 
 HONEST_DIGESTS = (digest("module"), digest("deployment"))

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from attest.evidence.seen import Seen
 from tests.attest.evidence.cases import CASES
 from tests.attest.evidence.forge import Case
 
 VECTORS = Path(__file__).with_name("vectors")
-SCHEMA = "sits-evidence-1"
+SCHEMA = "sits-evidence-2"
+
+
+def plain(value: object) -> object:
+    """An argument as JSON has it: bytes in hex, what was seen as an object."""
+    if isinstance(value, Seen):
+        return asdict(value)
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def vector(name: str, case: Case, failed: tuple[str, ...]) -> dict[str, Any]:
     arguments = case.arguments()
-    encoded = {key: value.hex() if isinstance(value, bytes) else value for key, value in arguments.items()}
+    encoded = {key: plain(value) for key, value in arguments.items()}
     return {
         "schema": SCHEMA,
         "comment": name.replace("-", " "),
@@ -28,6 +37,8 @@ def vector(name: str, case: Case, failed: tuple[str, ...]) -> dict[str, Any]:
 
 def main() -> None:
     VECTORS.mkdir(exist_ok=True)
+    for old in VECTORS.glob("*.json"):
+        old.unlink()
     for name, (case, failed) in CASES.items():
         text = json.dumps(vector(name, case, failed), indent=1)
         (VECTORS / f"{name}.json").write_text(text + "\n", encoding="utf-8")

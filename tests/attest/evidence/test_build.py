@@ -21,7 +21,7 @@ from attest.evidence.enrol import enrol_locally
 from attest.evidence.errors import EvidenceError
 from attest.evidence.none import build_none, verify_none
 from attest.evidence.verdict import Verdict
-from attest.evidence.verify import verify_evidence
+from attest.evidence.verify import NOTHING_SEEN, Seen, verify_evidence
 from attest.structures import Ak, Quote
 from attest.tpm import Swtpm, TpmDevice
 from tests.attest.evidence.forge import HONEST_DIGESTS, POLICY_SIGNER, digest, signer
@@ -55,7 +55,7 @@ class Plant:
             record=self.record,
         )
 
-    def verdict(self, evidence: bytes, nonce: bytes, last_reset_count: int | None = None) -> Verdict:
+    def verdict(self, evidence: bytes, nonce: bytes, seen: Seen = NOTHING_SEEN) -> Verdict:
         return verify_evidence(
             evidence,
             nonce=nonce,
@@ -65,7 +65,7 @@ class Plant:
             expected_module=MODULE,
             expected_deployment=DEPLOYMENT,
             now_ns=time.time_ns(),
-            last_reset_count=last_reset_count,
+            seen=seen,
         )
 
 
@@ -118,10 +118,12 @@ def test_same_machine_verifies_again_after_a_reboot(plant: Plant) -> None:
     plant.device.close()
     plant.device = TpmDevice(plant.simulator.tcti, deadline_s=DEADLINE_S)
     log = measure_software(plant.device, log_path=plant.log_path, state=STATE)
-    verdict = plant.verdict(plant.evidence(digest("m"), signer("s"), log), digest("m"), before)
+    verdict = plant.verdict(plant.evidence(digest("m"), signer("s"), log), digest("m"), Seen(reset_count=before))
     assert verdict.ok, verdict.failed
     assert verdict.reset_count > before
-    rolled_back = plant.verdict(plant.evidence(digest("m"), signer("s"), log), digest("m"), verdict.reset_count + 1)
+    rolled_back = plant.verdict(
+        plant.evidence(digest("m"), signer("s"), log), digest("m"), Seen(reset_count=verdict.reset_count + 1)
+    )
     assert rolled_back.failed is not None
     assert rolled_back.failed.name == "reset-count"
     plant.device.close()

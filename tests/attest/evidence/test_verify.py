@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from attest.evidence import verify
 from attest.evidence.claims import Evidence, parse_evidence
+from attest.evidence.seen import Seen
 from attest.evidence.verdict import NOT_MADE
 from attest.evidence.verify import CHECKS, verify_evidence
 from tests.attest.evidence.cases import CASES, HONEST
@@ -22,7 +23,6 @@ from tests.attest.evidence.make_vectors import SCHEMA, VECTORS
 
 HONEST_BYTES = HONEST.evidence()
 KEYS = {"schema", "comment", "result", "flags", "evidence", "arguments"}
-NUMBERS = ("now_ns", "last_reset_count")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -39,7 +39,10 @@ def test_golden_vector(name: str) -> None:
     vector = json.loads((VECTORS / f"{name}.json").read_text(encoding="utf-8"))
     assert set(vector) == KEYS
     assert vector["schema"] == SCHEMA
-    arguments = {key: value if key in NUMBERS else bytes.fromhex(value) for key, value in vector["arguments"].items()}
+    arguments = {
+        key: bytes.fromhex(value) if isinstance(value, str) else Seen(**value) if key == "seen" else value
+        for key, value in vector["arguments"].items()
+    }
     verdict = verify_evidence(bytes.fromhex(vector["evidence"]), **arguments)
     assert [check.name for check in verdict.checks if not check.ok] == vector["flags"]
     assert ("valid" if verdict.ok else "invalid") == vector["result"]
@@ -72,7 +75,7 @@ def test_check_that_could_not_be_made_is_a_failure() -> None:
 
 
 def test_verdict_of_refused_evidence_names_no_key() -> None:
-    verdict = Case(last_reset_count=8).verdict()
+    verdict = Case(seen=Seen(reset_count=8)).verdict()
     assert (verdict.session_public, verdict.device_id, verdict.policy_name) == (b"", "", "")
 
 

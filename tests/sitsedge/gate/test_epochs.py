@@ -11,6 +11,7 @@ import pytest
 
 from attest.command import Alarm, EpochRefused, GateKey, SessionKey, parse_record, sign_record
 from attest.evidence.none import build_none, verify_none
+from attest.evidence.seen import NOTHING_SEEN, Seen
 from attest.evidence.verdict import Verdict
 from attest.ledger import Checkpoint, Ledger, LedgerError, RecordKind, sign_checkpoint
 from sitsedge.gate.epochs import DeskSetup, EpochDesk, EpochRejected
@@ -20,7 +21,7 @@ MODULE, DEPLOYED = b"m" * 32, b"d" * 32
 ORIGIN = "sits/test/device/edge"
 
 
-def verify(evidence: bytes, nonce: bytes, now_ns: int, last_reset: int | None) -> Verdict:
+def verify(evidence: bytes, nonce: bytes, now_ns: int, seen: Seen) -> Verdict:
     return verify_none(
         evidence, nonce=nonce, expected_module=MODULE, expected_deployment=DEPLOYED, development_profile=True
     )
@@ -76,7 +77,7 @@ def connection() -> Iterator[Connection]:
 def desk(tmp_path: Path) -> EpochDesk:
     setup = DeskSetup("gate", "edge", ORIGIN, MODULE, DEPLOYED, bytes(32), b"", b"", b"", 60)
     key = GateKey.create(tmp_path / "gate.key")
-    return EpochDesk(setup, key=key, verify=verify, number=7, reset_count=None, seen=None)
+    return EpochDesk(setup, key=key, verify=verify, number=7, accepted=NOTHING_SEEN, seen=None)
 
 
 def rejected(desk: EpochDesk, connection: Connection, message: dict[str, Any]) -> str:

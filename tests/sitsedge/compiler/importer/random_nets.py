@@ -12,13 +12,14 @@ Shape = tuple[int, ...]
 ACTIVATIONS = ("relu", "relu6", "leaky", "sigmoid", "tanh", "hard-sigmoid", "hard-swish", "silu", "swish-parts")
 
 
-class _Maker:
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.space = int(self.rng.integers(0, 3))
-        sizes = [int(self.rng.integers(5, 9)) for _ in range(self.space)]
-        self.shape: Shape = (1, int(self.rng.integers(2, 5)), *sizes)
-        self.net = Net("N", *self.shape[1:])
+class Maker:
+    """A network under construction; ``x`` is its last value, of ``shape`` with ``space`` spatial axes."""
+
+    def __init__(self, rng: np.random.Generator, shape: Shape, *, opset: int = 18) -> None:
+        self.rng = rng
+        self.space = len(shape) - 2
+        self.shape = shape
+        self.net = Net("N", *shape[1:], opset=opset)
         self.x = "x"
 
     def draw(self, *shape: int, scale: float = 1.0) -> str:
@@ -125,7 +126,10 @@ class _Maker:
 
 def random_net(seed: int) -> bytes:
     """A network of up to a dozen steps; the same seed gives the same bytes."""
-    maker = _Maker(seed)
+    rng = np.random.default_rng(seed)
+    space = int(rng.integers(0, 3))
+    sizes = [int(rng.integers(5, 9)) for _ in range(space)]
+    maker = Maker(rng, (1, int(rng.integers(2, 5)), *sizes))
     if maker.space:
         steps = (maker.conv, maker.conv, maker.affine, maker.activation, maker.residual, maker.join, maker.pool,
                  maker.channels_last, maker.cut)  # fmt: skip
