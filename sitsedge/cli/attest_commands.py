@@ -9,12 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from attest.boot.policy import parse_policy
 from attest.command import SessionKey
 from attest.evidence.record import parse_record
 from attest.evidence.verdict import Verdict
 from attest.evidence.verify import NOTHING_SEEN, verify_evidence
-from sitsedge.cli import attest_boot_commands
+from sitsedge.cli import attest_boot_commands, attest_policy_commands
 from sitsedge.cli.common import StateOption
 from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
 from sitsedge.loop.epoch import make_evidence
@@ -25,6 +24,7 @@ from sitsedge.supervisor.state import state_dir_of
 
 app = typer.Typer(name="attest", help="Enrolment, quotes and their verification.", no_args_is_help=True)
 attest_boot_commands.register(app)
+app.add_typer(attest_policy_commands.app, name="policy", help="Boot policies: show one, or make one.")
 
 NONCE_BYTES = 32
 ConfigArgument = Annotated[Path, typer.Option("--config", help="deployment file")]
@@ -91,28 +91,6 @@ def verify(
         )
         emit(output, _verdict(verdict), lambda: print("\n".join(map(str, verdict.checks))))
     raise typer.Exit(Exit.OK if verdict.ok else Exit.REFUSED)
-
-
-@app.command("policy")
-def policy(
-    path: Annotated[Path, typer.Argument(help="boot-policy.cose")],
-    output: Output = OutputOption,
-) -> None:
-    """Show a boot policy: name, version, validity, allowed states."""
-    with reported(output):
-        parsed, _ = parse_policy(path.read_bytes())
-        data: dict[str, Any] = {
-            "name": parsed.name,
-            "version": parsed.version,
-            "not_before_ns": parsed.not_before_ns,
-            "not_after_ns": parsed.not_after_ns,
-            "tpm_kinds": list(parsed.tpm_kinds),
-            "states": [
-                {"label": state.label, "pcrs": {str(pcr): value for pcr, value in state.pcrs.items()}}
-                for state in parsed.states
-            ],
-        }
-        emit(output, data, lambda: _fields(data))
 
 
 def _session(config: Path, state_dir: Path | None) -> Session:

@@ -44,6 +44,9 @@ USAGE_CODES = frozenset(
         "entropy",
         "export-exists",
         "openings-format",
+        "pcr-file",
+        "boot-policy-format",
+        "boot-policy-version",
     }
 )
 
