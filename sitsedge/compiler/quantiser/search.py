@@ -33,6 +33,7 @@ from sitsedge.compiler.quantiser.formats import FAST_BITS, TABLE_BITS_MAX, Forma
 from sitsedge.compiler.quantiser.problem import Problem, pose
 from sitsedge.compiler.quantiser.ranges import RULES
 from sitsedge.compiler.quantiser.scales import chooses
+from sitsedge.compiler.quantiser.sizes import require_moderate_values, require_moderate_weights
 from sitsedge.compiler.quantiser.weighted import Fits
 from sitsedge.compiler.reference import IntegerModel, Ints
 
@@ -99,9 +100,11 @@ def quantise_graph(
     ``scales`` as for ``compiler.quantise``; a class output has the scale 1. Raises ``QuantiseError`` when no format
     keeps every number inside its range, or for a node that has no integer form.
     """
+    require_moderate_weights(graph)
     if prefer == "rows" and (network := network_of(graph)) is not None:
         return _chain(network, scales, counts, raw, goal)
     problem = pose(graph, scales, counts, raw, class_output=class_output)
+    require_moderate_values(problem.values)
     fits: Fits = {}
     found: list[QuantisedGraph] = []
     failure: QuantiseError | None = None
@@ -123,6 +126,9 @@ def quantise_graph(
 
 def _chain(network: FloatNetwork, scales: Scales, counts: Ints, raw: Floats, goal: Goal) -> QuantisedGraph:
     """A chain of dense layers by its own search."""
+    # Folding multiplies weights that were moderate one by one.
+    require_moderate_values({f"weights of layer {i}": layer.weights for i, layer in enumerate(network.layers)})
+    require_moderate_values({f"layer {i}": sums for i, sums in enumerate(network.activations(raw))})
     found = quantise(network, scales, counts, raw, goal=goal)
     graph = graph_of(found.model)
     hidden = Format(found.choice.activation_bits, saturate=False)
