@@ -6,7 +6,7 @@ Run with ``pytest --runslow tests/boot``; times and what each boot shows are in 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,21 +58,19 @@ def _approved(scene: Scene, setup: machine.Setup) -> Reference:
 
 
 @pytest.fixture(scope="module", params=[X86_64, AARCH64], ids=str)
-def direct(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference]:
+def direct(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reference:
     """The reference boot of a kernel with initrd and command line."""
     scene = _scene(
         request.param, tmp_path_factory.mktemp(f"direct-{request.param}"), "console={console} panic=-1 rig.mark=a"
     )
-    yield _approved(scene, scene.direct(scene.files))
-    print("\nseconds until the agent spoke:", {name: round(value, 1) for name, value in scene.times_s.items()})
+    return _approved(scene, scene.direct(scene.files))
 
 
 @pytest.fixture(scope="module")
-def unified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference]:
+def unified(tmp_path_factory: pytest.TempPathFactory) -> Reference:
     """The reference boot of a unified kernel image from a disk, Secure Boot off; its command line needs tidying."""
     scene = _scene(X86_64, tmp_path_factory.mktemp("uki"), " console={console}\tpanic=-1  rig.mark=a \n")
-    yield _approved(scene, scene.disk(scene.files, scene.uki(scene.files)))
-    print("\nseconds until the agent spoke:", {name: round(value, 1) for name, value in scene.times_s.items()})
+    return _approved(scene, scene.disk(scene.files, scene.uki(scene.files)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +87,14 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Secured:
     """The reference boot of a signed unified kernel image with keys of our own."""
     scene = _scene(X86_64, tmp_path_factory.mktemp("secure"), "console={console} panic=-1 rig.mark=a")
     key = scene.enable_secure_boot()
     image = uki.sign(
         scene.uki(scene.files), key=key.key, certificate=key.certificate, folder=scene.folder / "sign-first"
     )
-    yield Secured(_approved(scene, scene.disk(scene.files, image)), key)
-    print("\nseconds until the agent spoke:", {name: round(value, 1) for name, value in scene.times_s.items()})
+    return Secured(_approved(scene, scene.disk(scene.files, image)), key)
 
 
 def refused(verdict: Verdict, *, pcr: int, because: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,8 @@ from tests.boot.rig.machine import MEMORY_MIB, Setup, boot
 from tests.boot.rig.needs import X86_64, Arch
 from tests.boot.rig.packages import Packages
 from tests.boot.rig.verifier import PCRS, Shown, Verifier
+
+log = logging.getLogger("boot-rig")
 
 #: Lies uncompressed behind the compressed part of the initrd, so that one byte of it can change and no other.
 MARK: Final = b"rig-mark-0"
@@ -67,7 +70,6 @@ class Scene:
     tpm: Swtpm
     verifier: Verifier
     firmware_vars: bytes
-    times_s: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def make(cls, arch: Arch, folder: Path, *, cmdline: str) -> Scene:
@@ -116,7 +118,7 @@ class Scene:
             if enrol:
                 self.verifier.enrol(agent)
             shown = self.verifier.ask(agent, ima=self.arch is X86_64)
-            self.times_s[name] = agent.ready_s
+        log.info("%s, %s: the agent spoke after %.1f s", self.folder.name, name, agent.ready_s)
         return shown
 
     def predict_direct(self, files: Files, reference: EventLog) -> EventLog:
