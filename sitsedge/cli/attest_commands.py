@@ -13,7 +13,7 @@ from attest.command import SessionKey
 from attest.evidence.record import parse_record
 from attest.evidence.verdict import Verdict
 from attest.evidence.verify import NOTHING_SEEN, verify_evidence
-from sitsedge.cli import attest_boot_commands, attest_policy_commands
+from sitsedge.cli import attest_boot_commands, attest_policy_commands, attest_predict_commands
 from sitsedge.cli.common import StateOption
 from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
 from sitsedge.loop.epoch import make_evidence
@@ -24,6 +24,7 @@ from sitsedge.supervisor.state import state_dir_of
 
 app = typer.Typer(name="attest", help="Enrolment, quotes and their verification.", no_args_is_help=True)
 attest_boot_commands.register(app)
+attest_predict_commands.register(app)
 app.add_typer(attest_policy_commands.app, name="policy", help="Boot policies: show one, or make one.")
 
 NONCE_BYTES = 32
