@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tpm2_pytss import TSS2_Exception
@@ -33,9 +34,18 @@ from attest.tpm.templates import verifying_public
 _CODES: Final[dict[Use, Any]] = {"sign": TPM2_CC.Sign, "unseal": TPM2_CC.Unseal}
 
 
-def choose(esapi: Any, approvals: Sequence[Approval], *, use: Use, authority: bytes, device: bytes) -> Approval:
+@dataclass(frozen=True, slots=True)
+class CounterIndex:
+    """The approval counter in one ESAPI context: its ``ESYS_TR``, and its name."""
+
+    handle: Any
+    name: bytes
+
+
+def choose(
+    esapi: Any, approvals: Sequence[Approval], *, use: Use, authority: bytes, device: bytes, counter: CounterIndex
+) -> Approval:
     """The first approval that should hold; else the refusal of the one that came furthest."""
-    counter = counters.handle_and_name(esapi, Counter.APPROVALS)[1]
     generation = counters.read(esapi, Counter.APPROVALS)
     values = read_pcrs(esapi, {pcr for approval in approvals for pcr in approval.pcrs}) if approvals else {}
     nearest = (-1, refused("seal-approvals", "no approval", "one for this device, state and use"))
@@ -47,7 +57,7 @@ def choose(esapi: Any, approvals: Sequence[Approval], *, use: Use, authority: by
             (approval.authority == authority, "seal-authority", approval.authority.hex(), "our authority"),
             (approval.device == device, "seal-device", f"AK {approval.device.hex()}", device.hex()),
             (approval.use == use, "seal-use", f"an approval to {approval.use}", f"one to {use}"),
-            (approval.counter == counter, "seal-counter", approval.counter.hex(), counter.hex()),
+            (approval.counter == counter.name, "seal-counter", approval.counter.hex(), counter.name.hex()),
             (
                 approval.generation >= generation,
                 "seal-stale",
@@ -64,15 +74,14 @@ def choose(esapi: Any, approvals: Sequence[Approval], *, use: Use, authority: by
     raise nearest[1]
 
 
-def authorize(esapi: Any, session: Any, approval: Approval, ticket: Any) -> None:
+def authorize(esapi: Any, session: Any, approval: Approval, ticket: Any, *, counter: CounterIndex) -> None:
     """Bring a policy session to the state that sealed objects demand. Raises ``SealError`` with what is not so."""
     pcrs, digest = selection(approval.pcrs), composite_digest(approval.pcrs)
     with naming("seal-state", RC_VALUE, "other PCR values", f"those of state {approval.label!r}"):
         esapi.policy_pcr(session, digest, pcrs)
-    counter = counters.handle_and_name(esapi, Counter.APPROVALS)[0]
     with naming("seal-stale", RC_POLICY, f"generation {approval.generation}", "one that was not withdrawn"):
         operand = TPM2B_OPERAND(approval.generation.to_bytes(8, "big"))
-        esapi.policy_nv(counter, counter, session, operand, TPM2_EO.UNSIGNED_LE)
+        esapi.policy_nv(counter.handle, counter.handle, session, operand, TPM2_EO.UNSIGNED_LE)
     esapi.policy_command_code(session, _CODES[approval.use])
     with naming("seal-signature", RC_VALUE, "another policy than the one signed", "the approval as it was made"):
         esapi.policy_authorize(

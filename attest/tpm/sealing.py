@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tpm2_pytss import TSS2_Exception
 from tpm2_pytss.constants import ESYS_TR, TPM2_ALG
 from tpm2_pytss.types import (
     TPM2B_PRIVATE,
@@ -56,6 +57,7 @@ class _Objects:
     device: bytes
     policy: bytes
     key: keys.Loaded
+    counter: authorization.CounterIndex
 
 
 class Sealing:
@@ -70,7 +72,8 @@ class Sealing:
         self._device = device
         self._authority = authority
         self._objects: _Objects | None = None
-        self._last: Approval | None = None
+        self._storage: tuple[Any, keys.Loaded] | None = None
+        self._last: tuple[Approval, Any] | None = None  # with the TPM's ticket for it, good until the owner is cleared
 
     @property
     def generation(self) -> NvCounter:
@@ -80,9 +83,9 @@ class Sealing:
     def target(self) -> SealTarget:
         """What the authority needs to approve states of this device; makes the approval counter."""
         with self._device.connection.call(key=True) as esapi:
-            value = counters.create(esapi, Counter.APPROVALS)
-            name = counters.handle_and_name(esapi, Counter.APPROVALS)[1]
-            return SealTarget(device=keys.keep_primary(esapi, AK).name, counter=name, generation=value)
+            objects = self._looked_up(esapi)
+            generation = counters.read(esapi, Counter.APPROVALS)
+            return SealTarget(device=objects.device, counter=objects.counter.name, generation=generation)
 
     def create_key(self) -> SealedKey:
         """The signing key; made on the first call, and the same again ever after on this TPM."""
@@ -102,7 +105,7 @@ class Sealing:
         def use(esapi: Any, objects: _Objects, session: Any) -> Any:
             return esapi.sign(objects.key.tr, digest, scheme, session1=session)
 
-        with self._device.connection.call(key=True) as esapi:
+        with self._device.connection.call(key=self._objects is None) as esapi:
             objects = self._looked_up(esapi)
             signature = self._approved(esapi, objects, approvals, "sign", use)
             r, s = parse_ecdsa_signature(bytes(signature.marshal()))
@@ -115,7 +118,7 @@ class Sealing:
         sensitive = TPM2B_SENSITIVE_CREATE(TPMS_SENSITIVE_CREATE(data=TPM2B_SENSITIVE_DATA(data)))
         with self._device.connection.call(key=True) as esapi:
             public = TPM2B_PUBLIC(publicArea=keys.unmarshal_public(secret_public(self._looked_up(esapi).policy)))
-            parent = keys.keep_primary(esapi, STORAGE)
+            parent = self._parent(esapi)
             with (
                 keys.salting_key(esapi, self._device.trusted_ek) as salt,
                 sessions.encrypted_session(esapi, salt_key=salt) as session,
@@ -137,10 +140,10 @@ class Sealing:
             raise refused("seal-authority", f"a secret for {authority.hex()}", self._authority.hex())
 
         def use(esapi: Any, objects: _Objects, session: Any) -> Any:
-            with _loaded_secret(esapi, objects.policy, unique, private) as handle:
+            with _loaded_secret(esapi, self._parent(esapi), objects.policy, unique, private) as handle:
                 return esapi.unseal(handle, session1=session)
 
-        with self._device.connection.call(key=True) as esapi:
+        with self._device.connection.call(key=self._objects is None) as esapi:
             objects = self._looked_up(esapi)
             return bytearray(bytes(self._approved(esapi, objects, approvals, "unseal", use)))
 
@@ -148,8 +151,16 @@ class Sealing:
         if self._objects is None or self._objects.esapi is not esapi:
             device = keys.keep_primary(esapi, AK).name
             policy = sealing_policy(self._authority, device)
-            self._objects = _Objects(esapi, device, policy, keys.keep_primary(esapi, signer(policy)))
+            counters.create(esapi, Counter.APPROVALS)
+            counter = authorization.CounterIndex(*counters.handle_and_name(esapi, Counter.APPROVALS))
+            key = keys.keep_primary(esapi, signer(policy))
+            self._objects = _Objects(esapi, device, policy, key, counter)
         return self._objects
+
+    def _parent(self, esapi: Any) -> keys.Loaded:
+        if self._storage is None or self._storage[0] is not esapi:
+            self._storage = esapi, keys.keep_primary(esapi, STORAGE)
+        return self._storage[1]
 
     def _approved(
         self,
@@ -161,34 +172,44 @@ class Sealing:
     ) -> Any:
         """``action`` in a session that the first approval which holds has authorised.
 
-        The one that held last time goes first, unseen: six commands fewer. If it does not hold any more, the rest
-        are looked at, so that the refusal can be named.
+        The one that held last time goes first, unseen, with the ticket the TPM gave for it. If it does not hold any
+        more, all are looked at, so that the refusal can be named.
         """
         last = self._last
-        if last is not None and last.use == use and any(last is approval for approval in approvals):
+        if last is not None and last[0].use == use and any(last[0] is approval for approval in approvals):
             with contextlib.suppress(SealError):
-                return self._under(esapi, objects, last, action)
+                return self._under(esapi, objects, *last, action)
         self._last = None
-        chosen = authorization.choose(esapi, approvals, use=use, authority=self._authority, device=objects.device)
-        answer = self._under(esapi, objects, chosen, action)
-        self._last = chosen
+        chosen = authorization.choose(
+            esapi, approvals, use=use, authority=self._authority, device=objects.device, counter=objects.counter
+        )
+        ticket = authorization.ticket(esapi, chosen)
+        answer = self._under(esapi, objects, chosen, ticket, action)
+        self._last = chosen, ticket
         return answer
 
     def _under(
-        self, esapi: Any, objects: _Objects, approval: Approval, action: Callable[[Any, _Objects, Any], Any]
+        self,
+        esapi: Any,
+        objects: _Objects,
+        approval: Approval,
+        ticket: Any,
+        action: Callable[[Any, _Objects, Any], Any],
     ) -> Any:
-        ticket = authorization.ticket(esapi, approval)
         salt = keys.salting_key(esapi, self._device.trusted_ek) if approval.use == "unseal" else _no_salt()
-        with salt as salt_key, sessions.policy_session(esapi, salt_key=salt_key) as session:
-            authorization.authorize(esapi, session, approval, ticket)
-            with naming("seal-state", RC_PCR_CHANGED, "a PCR that changed just now", "the approved state"):
-                return action(esapi, objects, session)
+        try:
+            with salt as salt_key, sessions.policy_session(esapi, salt_key=salt_key) as session:
+                authorization.authorize(esapi, session, approval, ticket, counter=objects.counter)
+                with naming("seal-state", RC_PCR_CHANGED, "a PCR that changed just now", "the approved state"):
+                    return action(esapi, objects, session)
+        except TSS2_Exception:
+            self._objects = self._storage = None  # somebody may have removed one: look again in the next call
+            raise
 
 
 @contextlib.contextmanager
-def _loaded_secret(esapi: Any, policy: bytes, unique: bytes, private: bytes) -> Iterator[Any]:
+def _loaded_secret(esapi: Any, parent: keys.Loaded, policy: bytes, unique: bytes, private: bytes) -> Iterator[Any]:
     public = secret_public(policy)[:-2] + tpm2b(unique)
-    parent = keys.keep_primary(esapi, STORAGE)
     area = TPM2B_PUBLIC(publicArea=keys.unmarshal_public(public))
     with naming("seal-secret", (RC_INTEGRITY, RC_BINDING), "a secret of another TPM, or changed", "one sealed here"):
         handle = esapi.load(parent.tr, TPM2B_PRIVATE(private), area)
