@@ -15,8 +15,16 @@ class EventLogError(AttestError):
 class PolicyError(AttestError):
     """A boot policy that cannot be read or made. Code ``boot-policy-format``."""
 
+    CODE = "boot-policy-format"
+
     def __init__(self, *, found: str, expected: str, hint: str = "") -> None:
-        super().__init__("boot-policy-format", found=found, expected=expected, hint=hint)
+        super().__init__(self.CODE, found=found, expected=expected, hint=hint)
+
+
+class PolicyVersionError(PolicyError):
+    """A boot policy whose version is not above that of the one before. Code ``boot-policy-version``."""
+
+    CODE = "boot-policy-version"
 
 
 class MeasureError(AttestError):

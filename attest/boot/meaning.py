@@ -111,7 +111,7 @@ def _words(pcr: int, kind: int, data: bytes) -> str:
         return _variable(kind, data)
     if kind in _IMAGES:
         path = efi.image_path(data)
-        return "" if path is None else f"{_IMAGES[kind]} {path or 'without a path'}"
+        return "" if path is None else f"{_IMAGES[kind]}: {path or 'without a path'}"
     if kind == types.EV_SEPARATOR:
         return _separator(data)
     if kind in _BLOBS and (found := efi.blob(data)) is not None:

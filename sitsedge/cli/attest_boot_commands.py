@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +11,10 @@ import typer
 from attest.boot import banks
 from attest.boot.errors import EventLogError, ImaError
 from attest.boot.event_types import type_name
-from attest.boot.eventlog import Event
+from attest.boot.eventlog import Event, parse
+from attest.boot.explain import explain, explain_policy, of_log
 from attest.boot.logformat import MAX_LOG_BYTES, Record
+from attest.boot.policy import MAX_POLICY_BYTES, parse_policy
 from attest.boot.replay import MAX_PCR_FILE_BYTES, Replay, parse_pcrs, replay
 from attest.files import named
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, reported
@@ -23,6 +26,7 @@ LogArgument = Annotated[Path, typer.Argument(help="boot event log (binary_bios_m
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to ``sitsctl attest``."""
     app.command("replay")(replay_log)
+    app.command("explain")(explain_log)
 
 
 def read_bounded(path: Path, high: int) -> bytes:
@@ -57,6 +61,34 @@ def _refuse(output: Output, error: EventLogError | ImaError) -> None:
     message = f"{error.code}: got {error.found}, expected {error.expected}"
     data = {"ok": False, "error": {"code": error.code, "message": message, "hint": error.hint}}
     emit(output, data, lambda: complain(message, error.hint))
+
+
+def explain_log(
+    eventlog: LogArgument,
+    policy: Annotated[Path | None, typer.Option("--policy", help="approved states: boot-policy.cose")] = None,
+    approved: Annotated[Path | None, typer.Option("--approved", help="or the log of an approved boot")] = None,
+    output: Output = OutputOption,
+) -> None:
+    """Say in words what changed since the approved boot; exit 0 only if nothing did. The log is taken at its word."""
+    with reported(output):
+        if (policy is None) == (approved is None):
+            complain("--policy or --approved", "give what to compare with, one of the two")
+            raise typer.Exit(Exit.USAGE)
+        try:
+            current = parse(read_bounded(eventlog, MAX_LOG_BYTES))
+            if policy is not None:
+                known, _ = parse_policy(read_bounded(policy, MAX_POLICY_BYTES))
+                label, changes = explain_policy(known, current)
+            else:
+                assert approved is not None
+                label = approved.name
+                changes = explain(of_log(parse(read_bounded(approved, MAX_LOG_BYTES))), of_log(current))
+        except EventLogError as error:
+            _refuse(output, error)
+            raise typer.Exit(Exit.REFUSED) from None
+        data = {"ok": not changes, "approved": label, "changes": [asdict(change) for change in changes]}
+        emit(output, data, lambda: print("\n".join([str(change) for change in changes] or ["nothing changed"])))
+    raise typer.Exit(Exit.REFUSED if changes else Exit.OK)
 
 
 def replay_data(result: Replay) -> dict[str, Any]:

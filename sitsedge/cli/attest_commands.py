@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attest.boot.policy import MAX_POLICY_BYTES, parse_policy
+from attest.boot.policy import MAX_POLICY_BYTES
 from attest.command import GateKey, SessionKey
 from attest.evidence.claims import MAX_EVIDENCE_BYTES
 from attest.evidence.ear import attestation_result, sign_jwt
@@ -19,7 +19,12 @@ from attest.evidence.record import MAX_RECORD_BYTES
 from attest.evidence.revocation import MAX_LIST_BYTES
 from attest.evidence.verdict import Verdict
 from attest.evidence.verify import Seen, verify_evidence
-from sitsedge.cli import attest_boot_commands, attest_enroll_commands, attest_revoke_commands
+from sitsedge.cli import (
+    attest_boot_commands,
+    attest_enroll_commands,
+    attest_policy_commands,
+    attest_revoke_commands,
+)
 from sitsedge.cli.common import StateOption
 from sitsedge.cli.files import put, read_at_most
 from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
@@ -33,6 +38,7 @@ app = typer.Typer(name="attest", help="Enrolment, quotes and their verification.
 attest_boot_commands.register(app)
 attest_revoke_commands.register(app)
 app.add_typer(attest_enroll_commands.app)
+app.add_typer(attest_policy_commands.app, name="policy", help="Boot policies: show one, or make one.")
 
 NONCE_BYTES = 32
 POLICY = "boot-policy.cose"
@@ -123,28 +129,6 @@ def _result_file(result: dict[str, Any], key: Path | None) -> bytes:
         return sign_jwt(result, signer).encode() + b"\n"
     finally:
         signer.erase()
-
-
-@app.command("policy")
-def policy(
-    path: Annotated[Path, typer.Argument(help="boot-policy.cose")],
-    output: Output = OutputOption,
-) -> None:
-    """Show a boot policy: name, version, validity, allowed states."""
-    with reported(output):
-        parsed, _ = parse_policy(path.read_bytes())
-        data: dict[str, Any] = {
-            "name": parsed.name,
-            "version": parsed.version,
-            "not_before_ns": parsed.not_before_ns,
-            "not_after_ns": parsed.not_after_ns,
-            "tpm_kinds": list(parsed.tpm_kinds),
-            "states": [
-                {"label": state.label, "pcrs": {str(pcr): value for pcr, value in state.pcrs.items()}}
-                for state in parsed.states
-            ],
-        }
-        emit(output, data, lambda: _fields(data))
 
 
 def _session(config: Path, state_dir: Path | None) -> Session:

@@ -28,10 +28,10 @@ def register(app: typer.Typer) -> None:
 
 
 def revoke(
-    record: Annotated[Path | None, typer.Argument(help="device record (none: only renew the list)")],
     listed: ListOption,
     key: Annotated[Path, typer.Option("--key", help="the plant's policy key (PEM, mode 0600)")],
     days: Annotated[int, typer.Option("--days", min=1, max=DAYS_MAX, help="until a newer list is due")],
+    record: Annotated[Path | None, typer.Argument(help="device record (none: only renew the list)")] = None,
     reason: Annotated[str, typer.Option("--reason", help="why, for the people who read refusals")] = "revoked",
     output: Output = OutputOption,
 ) -> None:

@@ -1,6 +1,6 @@
 """Function bodies with addresses that are constants or loop pointers, so that one kernel serves unrolled and looped.
 
-Source: WebAssembly Core Specification 2.0, chapter 5; relaxed SIMD proposal for ``relaxed_dot_add``.
+Source: WebAssembly Core Specification 2.0, chapter 5; relaxed SIMD proposal for ``relaxed_dot``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Code(wb.Code):
     def __init__(self) -> None:
         super().__init__()
         self._kinds: list[int] = []
+        self._never: int | None = None
 
     def v128_local(self) -> int:
         """Index of a new v128 local."""
@@ -136,6 +137,12 @@ class Code(wb.Code):
     def narrow_i16x8_u(self) -> None:
         self._simd(0x66)
 
+    def splat_lane(self, local: int, lane: int) -> None:
+        """Push 32-bit lane ``lane`` of a v128 local in all lanes (i8x16.shuffle, one instruction on every machine)."""
+        self.local_get(local)
+        self.local_get(local)
+        self._simd(0x0D, bytes(range(4 * lane, 4 * lane + 4)) * LANES)
+
     def sub_i16x8(self) -> None:
         self._simd(0x91)
 
@@ -162,11 +169,31 @@ class Code(wb.Code):
     def mul(self) -> None:
         self._simd(0xB5)
 
-    def relaxed_dot_add(self) -> None:
-        """i32x4.relaxed_dot_i8x16_i7x16_add_s: (int8 ×16, 0..127 ×16, int32 ×4) → int32 ×4."""
-        self._simd(0x113)
+    def relaxed_dot(self) -> None:
+        """i16x8.relaxed_dot_i8x16_i7x16_s: (int8 ×16, 0..127 ×16) → int16 ×8, sums of two products."""
+        self._simd(0x112)
 
     # Control.
+
+    def prepare_settled(self, zero: Place) -> None:
+        """Load what ``settled`` branches on: a word that is 0. Once a function, outside loops."""
+        self._never = self.i32_local()
+        self.i32_load(zero)
+        self.local_set(self._never)
+
+    def settled(self, body: Callable[[], None]) -> None:
+        """Emit ``body`` so that the locals it sets are computed where it stands.
+
+        Cranelift leaves loads in their order but moves arithmetic down to where a result is needed: of many loads and
+        products in one block all loads come first and wait on the stack. A local with two possible values behind a
+        block is needed at its end, so the body stands in a block that a branch could skip. It is never taken.
+        """
+        assert self._never is not None, "prepare_settled comes first"
+        self._bytes += bytes([0x02, wb.EMPTY_BLOCK])
+        self.local_get(self._never)
+        self._bytes += b"\x0d\x00"
+        body()
+        self._bytes += b"\x0b"
 
     def repeat(
         self, count: int, places: tuple[tuple[Place, int], ...], body: Callable[..., None], *, unrolled: bool

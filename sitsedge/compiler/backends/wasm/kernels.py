@@ -1,4 +1,4 @@
-"""The sums of one position: with all weights in the code, or with weights, offsets and constants in tables."""
+"""The sums of one position with all weights in the code, and what kernels with tables (``tables``) share with them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from functools import partial
 import numpy as np
 
 from sitsedge.compiler.backends.wasm.code import VECTOR, Code, Place
-from sitsedge.compiler.backends.wasm.layout import BLOCK, Region, round_up
+from sitsedge.compiler.backends.wasm.layout import BLOCK, NEVER_ADDRESS, Region
 from sitsedge.compiler.backends.wasm.plan import Plan
 from sitsedge.compiler.reference import Ints
 
-UNITS_A_PASS = 4
-"""Units of eight outputs whose sums are kept in registers: eight of the sixteen that x86 has."""
+UNITS_A_PASS = 2
+"""Units of eight outputs whose sums are kept in registers: four of the sixteen that x86 has, with the eight vectors of
+weights that two words need, the words, a product and the ones."""
 
-ROUNDS = (8, 4)
-"""Words per round of a loop over a table: the longer round where it does not add many spare words."""
+WORDS_AT_ONCE = 2
+"""Words whose products are settled together (``Code.settled``); more weights at once would not fit the registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,67 @@ def halves(unit: Unit) -> Ints:
     return np.asarray(unit.weights.reshape(len(unit.offsets), 2, -1).any(axis=2))
 
 
-def constants_kernel(code: Code, work: Work) -> Callable[[Place, Place], None]:
+class Dots:
+    """What one node multiplies with: the instructions of ``total + weights · word`` for four outputs.
+
+    int8 products go through sums of two as int16 (``relaxed_dot``; exact, as 2 · 128 · 127 < 2^15) and a product with
+    ones. The ones lie in a local, not in the code: as a constant every product would have a copy of its own.
+    """
+
+    def __init__(self, plan: Plan, code: Code, lanes: int) -> None:
+        """Call outside loops: it emits what stays the same in all of them."""
+        self._code = code
+        self._lanes = lanes
+        code.prepare_settled(Place(NEVER_ADDRESS))
+        if lanes == 4:
+            self._ones = code.v128_local()
+            code.load_at(Place(plan.memory.data(np.ones(BLOCK, "<i2"))))
+            code.local_set(self._ones)
+
+    def add(self, *, total: Callable[[], None], weights: Callable[[], None], word: int) -> None:
+        """Push the new sums; ``total`` and ``weights`` push theirs, local ``word`` has the word in all lanes."""
+        code = self._code
+        total()
+        weights()
+        # The second operand is the one that has to lie in 0 … 127.
+        code.local_get(word)
+        if self._lanes == 4:
+            code.relaxed_dot()
+            code.local_get(self._ones)
+        code.dot_i16x8_s()
+        code.add()
+
+
+class Words:
+    """Brings 32-bit words into all lanes of a local, four neighbours with one load."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self._four = code.v128_local()
+        self.locals = [code.v128_local() for _ in range(WORDS_AT_ONCE)]
+
+    def four(self, address: Callable[[], None]) -> None:
+        """Load four neighbouring words at the address that ``address`` pushes; outside what is settled."""
+        address()
+        self._code.load_here()
+        self._code.local_set(self._four)
+
+    def lane(self, word: int, lane: int) -> None:
+        """Spread one of the four into ``locals[word]``."""
+        self._code.splat_lane(self._four, lane)
+        self._code.local_set(self.locals[word])
+
+    def single(self, word: int, address: Callable[[], None]) -> None:
+        """Load and spread one word."""
+        address()
+        self._code.load32_splat_here()
+        self._code.local_set(self.locals[word])
+
+
+def constants_kernel(plan: Plan, code: Code, work: Work) -> Callable[[Place, Place], None]:
     """The kernel of one position with all weights in the code."""
     sums = [code.v128_local() for _ in range(2 * min(UNITS_A_PASS, len(work.units)))]
-    word = code.v128_local()
+    dots, words = Dots(plan, code, work.lanes), Words(code)
 
     def kernel(source: Place, target: Place) -> None:
         for first in range(0, len(work.units), UNITS_A_PASS):
@@ -76,18 +134,13 @@ def constants_kernel(code: Code, work: Work) -> Callable[[Place, Place], None]:
                     started.add(i)
                     code.const_i32x4(work.after.start[8 * first + 4 * i :][:4])
 
-            for offset, terms in _by_offset(units):
-                loaded = False
+            def add(word: int, terms: list[tuple[int, Ints]], total: Callable[[int], None] = total) -> None:
                 for i, weights in terms:
-                    _dot(
-                        code,
-                        total=partial(total, i),
-                        word=partial(_word, code, word, None if loaded else source.moved(offset), len(terms) > 1),
-                        weights=partial(_numbers, code, weights, work.lanes),
-                        lanes=work.lanes,
-                    )
+                    numbers = partial(_numbers, code, weights, work.lanes)
+                    dots.add(total=partial(total, i), weights=numbers, word=words.locals[word])
                     code.local_set(sums[i])
-                    loaded = True
+
+            _constant_words(code, words, source, _by_offset(units), add)
             for i, local in enumerate(used):
                 if i not in started:
                     total(i)
@@ -101,6 +154,39 @@ def constants_kernel(code: Code, work: Work) -> Callable[[Place, Place], None]:
     return kernel
 
 
+_Terms = list[tuple[int, "Ints"]]
+
+
+def _constant_words(
+    code: Code,
+    words: Words,
+    source: Place,
+    found: list[tuple[int, _Terms]],
+    add: Callable[[int, _Terms], None],
+) -> None:
+    """``add`` for every word, a few at once; four neighbours are loaded together."""
+    at = 0
+    while at < len(found):
+        offsets = [offset for offset, _ in found[at : at + 4]]
+        together = offsets == [offsets[0] + 4 * i for i in range(4)]
+        count = 4 if together else 1
+        if together:
+            words.four(partial(code.address, source.moved(offsets[0])))
+        for first in range(0, count, WORDS_AT_ONCE):
+
+            def settled(first: int = first, at: int = at, count: int = count, together: bool = together) -> None:
+                for i in range(first, min(first + WORDS_AT_ONCE, count)):
+                    offset, terms = found[at + i]
+                    if together:
+                        words.lane(i - first, i)
+                    else:
+                        words.single(i - first, partial(code.address, source.moved(offset)))
+                    add(i - first, terms)
+
+            code.settled(settled)
+        at += count
+
+
 def _by_offset(units: list[Unit]) -> list[tuple[int, list[tuple[int, Ints]]]]:
     """Every word some unit reads with a weight, with the sums it enters: (number of the sum, weights)."""
     found: dict[int, list[tuple[int, Ints]]] = {}
@@ -111,45 +197,12 @@ def _by_offset(units: list[Unit]) -> list[tuple[int, list[tuple[int, Ints]]]]:
     return sorted(found.items())
 
 
-def _word(code: Code, local: int, place: Place | None, kept: bool) -> None:
-    """Push the word in all lanes: from memory (and keep it) the first time, else from its local."""
-    if place is None:
-        code.local_get(local)
-        return
-    code.load32_splat_at(place)
-    if kept:
-        code.local_tee(local)
-
-
 def _numbers(code: Code, weights: Ints, lanes: int) -> None:
     numbers = (int(w) for w in weights)
     if lanes == 4:
         code.const_i8x16(numbers)
     else:
         code.const_i16x8(numbers)
-
-
-def _dot(
-    code: Code,
-    *,
-    total: Callable[[], None],
-    word: Callable[[], None],
-    weights: Callable[[], None],
-    lanes: int,
-) -> None:
-    """Push total + word · weights for four outputs; the arguments push their operands."""
-    if lanes == 4:
-        # The second operand is the one that has to lie in 0 … 127.
-        weights()
-        word()
-        total()
-        code.relaxed_dot_add()
-    else:
-        total()
-        word()
-        weights()
-        code.dot_i16x8_s()
-        code.add()
 
 
 def _finish_constant(code: Code, total: int, after: Requantise, first: int) -> None:
@@ -159,7 +212,7 @@ def _finish_constant(code: Code, total: int, after: Requantise, first: int) -> N
     def mask(count: int) -> None:
         code.const_i32x4(0 if shift == count else -1 for shift in shifts)
 
-    _finish(
+    finish(
         code,
         total,
         counts=sorted({int(shift) for shift in shifts}),
@@ -169,7 +222,7 @@ def _finish_constant(code: Code, total: int, after: Requantise, first: int) -> N
     )
 
 
-def _finish(
+def finish(
     code: Code,
     total: int,
     *,
@@ -212,131 +265,3 @@ def store(code: Code, target: Place, width: int, halves: tuple[int, int]) -> Non
         code.base(target)
         code.local_get(half)
         code.store_at(target.moved(VECTOR * i))
-
-
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    """Addresses of the tables of one node, and how a pass of ``units`` units runs through them.
-
-    ``step`` is the distance of the words where they lie one after another; then there is no table of offsets.
-    """
-
-    weights: int
-    offsets: int
-    constants: int
-    units: int
-    passes: int
-    terms: int
-    shared: bool
-    step: int
-    round: int
-    rows: int
-    shifts: list[int]
-
-
-def _lay_tables(plan: Plan, work: Work) -> _Tables:
-    terms = max(len(unit.offsets) for unit in work.units)
-    even = all(np.array_equal(unit.offsets, work.units[0].offsets[0] + 4 * np.arange(terms)) for unit in work.units)
-    longest, shortest = ROUNDS
-    a_round = longest if terms % longest == 0 or terms >= 4 * longest else shortest
-    # Spare words would lie outside the value, perhaps outside the memory; so only whole rounds go without a table.
-    step = 4 if even and terms % a_round == 0 else 0
-    terms = round_up(terms, a_round)
-    weights = np.zeros((len(work.units), terms, BLOCK, work.lanes), "<i2" if work.lanes == 2 else "i1")
-    offsets = np.zeros((len(work.units), terms), "<i4")
-    for i, unit in enumerate(work.units):
-        weights[i, : len(unit.offsets)] = unit.weights
-        # Spare words have no weight; they read what the first word reads.
-        offsets[i] = unit.offsets[0]
-        offsets[i, : len(unit.offsets)] = unit.offsets
-    shared = bool((offsets == offsets[0]).all())
-    units = max(
-        count for count in range(1, UNITS_A_PASS + 1) if len(work.units) % count == 0 and (shared or count == 1)
-    )
-    passes = len(work.units) // units
-    by_pass = weights.reshape(passes, units, terms, BLOCK, work.lanes).transpose(0, 2, 1, 3, 4)
-    after = work.after
-    shifts = sorted({int(shift) for shift in after.shift})
-    rows = [after.start, after.low, after.high, *(np.where(after.shift == shift, 0, -1) for shift in shifts[1:])]
-    constants = np.stack([row.reshape(-1, BLOCK) for row in rows], axis=1).astype("<i4")
-    return _Tables(
-        weights=plan.memory.data(np.ascontiguousarray(by_pass)),
-        offsets=int(offsets[0, 0]) if step else plan.memory.data(offsets[:1] if shared else offsets),
-        constants=plan.memory.data(constants),
-        units=units,
-        passes=passes,
-        terms=terms,
-        shared=shared,
-        step=step,
-        round=a_round,
-        rows=len(rows),
-        shifts=shifts,
-    )
-
-
-def tables_kernel(plan: Plan, code: Code, work: Work) -> Callable[[Place, Place], None]:
-    """The kernel of one position with weights, offsets and requantise constants in tables."""
-    tables = _lay_tables(plan, work)
-    sums, word = [code.v128_local() for _ in range(2 * tables.units)], code.v128_local()
-    unit_bytes = 32 * tables.rows
-    term_bytes = 2 * VECTOR * tables.units
-
-    def finish(local: int, constant: Place) -> None:
-        def row(number: int) -> None:
-            code.load_at(constant.moved(32 * number))
-
-        _finish(
-            code,
-            local,
-            counts=tables.shifts,
-            mask=lambda shift: row(3 + tables.shifts[1:].index(shift)),
-            low=(lambda: row(1)) if work.after.clamps[0] else None,
-            high=(lambda: row(2)) if work.after.clamps[1] else None,
-        )
-
-    def kernel(source: Place, target: Place) -> None:
-        def words(offset: Place, weight: Place) -> None:
-            for i in range(tables.round):
-                if tables.step:
-                    code.load32_splat_at(offset.moved(tables.step * i))
-                else:
-                    code.address(source)
-                    code.i32_load(offset.moved(4 * i))
-                    code.i32_add()
-                    code.load32_splat_here()
-                code.local_set(word)
-                for number, local in enumerate(sums):
-                    _dot(
-                        code,
-                        total=partial(code.local_get, local),
-                        word=partial(code.local_get, word),
-                        weights=partial(code.load_at, weight.moved(term_bytes * i + VECTOR * number)),
-                        lanes=work.lanes,
-                    )
-                    code.local_set(local)
-
-        def one_pass(constant: Place, offset: Place, weight: Place, written: Place) -> None:
-            def half(number: int) -> Place:
-                return constant.moved(unit_bytes * (number // 2) + VECTOR * (number % 2))
-
-            for number, local in enumerate(sums):
-                code.load_at(half(number))
-                code.local_set(local)
-            steps = ((offset, 4 * tables.round), (weight, term_bytes * tables.round))
-            code.repeat(tables.terms // tables.round, steps, words, unrolled=False)
-            for number, local in enumerate(sums):
-                finish(local, half(number))
-            for i in range(tables.units):
-                place = written.moved(i * BLOCK * work.target.width)
-                store(code, place, work.target.width, (sums[2 * i], sums[2 * i + 1]))
-
-        first = source.moved(tables.offsets) if tables.step else Place(tables.offsets)
-        steps = (
-            (Place(tables.constants), unit_bytes * tables.units),
-            (first, 0 if tables.shared else 4 * tables.terms),
-            (Place(tables.weights), term_bytes * tables.terms),
-            (target, BLOCK * work.target.width * tables.units),
-        )
-        code.repeat(tables.passes, steps, one_pass, unrolled=False)
-
-    return kernel

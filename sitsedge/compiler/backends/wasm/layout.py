@@ -19,6 +19,9 @@ from sitsedge.compiler.reference import Ints
 BASE_ADDRESS = 64
 """First byte used; address 0 stays free so that a zeroed pointer is never a valid buffer."""
 
+NEVER_ADDRESS = 0
+"""Four zero bytes that nothing writes: the condition of branches that are never taken (``Code.settled``)."""
+
 PAGE = 65536
 MEMORY_BYTES_MAX = 1 << 30
 """The sandbox gives no guest more."""

@@ -33,10 +33,10 @@ class Unroll:
     every figure 0 nothing is unrolled; the integers are the same.
     """
 
-    dots: int = 768
-    """Dot products with their weights in the code, all nodes together: 25 KB of code and constants, which a first-level
-    cache holds. Above that the loop over tables is faster, as its code stays and its weights are fetched ahead."""
-    position_dots: int = 512
+    dots: int = 256
+    """Dot products with their weights in the code, all nodes together: 10 KB of code and constants. Above that the loop
+    over tables is as fast and compiles sooner; above 1,000 it is faster, as its code stays in the cache."""
+    position_dots: int = 256
     """Up to this many dot products of a node the positions are unrolled too."""
     vectors: int = 64
     """Vectors of an element-wise node, and elements of a Table or ArgMax."""

@@ -16,9 +16,10 @@ from collections.abc import Callable
 import numpy as np
 
 from sitsedge.compiler.backends.wasm.code import Code, Place
-from sitsedge.compiler.backends.wasm.kernels import Requantise, Unit, Work, constants_kernel, halves, tables_kernel
+from sitsedge.compiler.backends.wasm.kernels import Requantise, Unit, Work, constants_kernel, halves
 from sitsedge.compiler.backends.wasm.layout import BLOCK, Region, round_up
 from sitsedge.compiler.backends.wasm.plan import Plan, fits_int8
+from sitsedge.compiler.backends.wasm.tables import tables_kernel
 from sitsedge.compiler.graph.integer_graph import Conv, Dense
 from sitsedge.compiler.reference import Ints
 
@@ -32,7 +33,7 @@ def emit_weighted(plan: Plan, node: Dense | Conv, code: Code, target: Region) ->
     unrolled = positions == 1 or dots * positions <= min(plan.unroll.position_dots, room)
     if dots <= room:
         plan.dots_left -= dots * (positions if unrolled else 1)
-        kernel = constants_kernel(code, work)
+        kernel = constants_kernel(plan, code, work)
     else:
         kernel = tables_kernel(plan, code, work)
     _positions(code, work, kernel, unrolled=unrolled)

@@ -29,8 +29,8 @@ from sitsedge.compiler.wasm_check import require_integer_only
 from sitsedge.sandbox import Sandbox, SandboxInputError
 from tests.support.random_graphs import interesting_rows, random_graph
 
-RELAXED_DOT = b"\xfd\x93\x02"
-"""i32x4.relaxed_dot_i8x16_i7x16_add_s"""
+RELAXED_DOT = b"\xfd\x92\x02"
+"""i16x8.relaxed_dot_i8x16_i7x16_s"""
 
 WAYS = {
     "unrolled": None,
