@@ -3,10 +3,12 @@
     python -m benchmarks.wasm_kernel [--rounds N]
 
 A chain of Dense layers with 7-bit activations (64-128-64-8) is emitted as both WebAssembly variants and as C from the
-same integer graph. The C is compiled by every compiler found (clang, gcc) with ``-O3 -march=native``, with weights as
-int8 and as int16, and the fastest counts. Every program's outputs are compared with the reference first. Kernels run
-a thousand times inside one call, C in a loop of its own, WebAssembly in a loop of a second module; the sandbox's
-metering stays on. Times are this thread's CPU time, medians of interleaved rounds.
+same integer graph. The C is compiled by every compiler found (clang, gcc) with ``-O3 -march=native`` in eight forms:
+weights as int8 or int16, activations as int16 or uint8, sums row by row or column by column; the fastest counts. Every
+program's outputs are compared with the reference first. Kernels run a thousand times inside one call, C in a loop of
+its own, WebAssembly in a loop of a second module; the sandbox's metering stays on, and the guest checks its inputs,
+which the C does not. Times are this thread's CPU time, medians of interleaved rounds. clang (Debian: ``apt install
+clang``) is needed for this benchmark alone.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -70,60 +73,97 @@ def network(sizes: tuple[int, ...] = SIZES, seed: int = 1) -> IntegerGraph:
     return graph
 
 
-def c_source(graph: IntegerGraph, weight_type: str) -> str:
-    """The chain as C with constant trip counts; ``weight_type`` is int8_t or int16_t."""
+@dataclass(frozen=True, slots=True)
+class CForm:
+    """One way to write the chain in C: the types of weights and activations, and which loop is the inner one."""
+
+    weights: str
+    activations: str
+    columns: bool
+
+    def __str__(self) -> str:
+        short = {"int8_t": "i8", "int16_t": "i16", "uint8_t": "u8"}
+        layout = "columns" if self.columns else "rows"
+        return f"{short[self.weights]} by {short[self.activations]}, {layout}"
+
+
+FORMS = tuple(
+    CForm(weights, activations, columns)
+    for columns in (False, True)
+    for activations in ("int16_t", "uint8_t")
+    for weights in ("int8_t", "int16_t")
+)
+
+
+def c_source(graph: IntegerGraph, form: CForm) -> str:
+    """The chain as C with constant trip counts; values are proven in 0 … 127, so every form's types hold them."""
     lines = ["#include <stdint.h>", ""]
     body = []
     source = "x"
     for i, node in enumerate(graph.nodes):
         assert isinstance(node, Dense), "a chain of Dense layers"
         outputs, inputs = node.weights.shape
-        numbers = ", ".join(str(int(w)) for w in node.columns().reshape(-1))
-        start = ", ".join(str(int(b)) for b in node.bias + node.rounding)
-        lines.append(f"static const {weight_type} w{i}[{outputs}][{inputs}] = {{{numbers}}};")
-        lines.append(f"static const int32_t b{i}[{outputs}] = {{{start}}};")
         last = i == len(graph.nodes) - 1
         target = "y" if last else f"h{i}"
-        clamp = "acc" if last else f"acc < {node.low[0]} ? {node.low[0]} : acc > {node.high[0]} ? {node.high[0]} : acc"
+        columns = node.columns().T if form.columns else node.columns()
+        numbers = ", ".join(str(int(w)) for w in columns.reshape(-1))
+        start = ", ".join(str(int(b)) for b in node.bias + node.rounding)
+        lines.append(f"static const {form.weights} w{i}[{columns.shape[0]}][{columns.shape[1]}] = {{{numbers}}};")
+        lines.append(f"static const int32_t b{i}[{outputs}] = {{{start}}};")
         if not last:
-            body.append(f"  int16_t h{i}[{outputs}];")
+            body.append(f"  {form.activations} h{i}[{outputs}];")
+        clamp = "acc" if last else f"acc < {node.low[0]} ? {node.low[0]} : acc > {node.high[0]} ? {node.high[0]} : acc"
+        if form.columns:
+            body += [
+                f"  int32_t a{i}[{outputs}];",
+                f"  for (int i = 0; i < {outputs}; i++) a{i}[i] = b{i}[i];",
+                f"  for (int j = 0; j < {inputs}; j++)",
+                f"    for (int i = 0; i < {outputs}; i++) a{i}[i] += (int32_t)w{i}[j][i] * {source}[j];",
+            ]
         body += [
             f"  for (int i = 0; i < {outputs}; i++) {{",
-            f"    int32_t acc = b{i}[i];",
-            f"    for (int j = 0; j < {inputs}; j++) acc += (int32_t)w{i}[i][j] * {source}[j];",
+            f"    int32_t acc = {f'a{i}' if form.columns else f'b{i}'}[i];",
+            *(
+                []
+                if form.columns
+                else [f"    for (int j = 0; j < {inputs}; j++) acc += (int32_t)w{i}[i][j] * {source}[j];"]
+            ),
             f"    acc >>= {int(node.shift[0])};",
             f"    {target}[i] = {clamp};",
             "  }",
         ]
         source = target
-    lines += ["", "__attribute__((noinline)) void infer(const int16_t *restrict x, int32_t *restrict y) {", *body, "}"]
+    kind = form.activations
+    lines += ["", f"__attribute__((noinline)) void infer(const {kind} *restrict x, int32_t *restrict y) {{", *body, "}"]
     # The barrier keeps the compiler from doing the same work once.
-    lines.append("void run(const int16_t *x, int32_t *y, int n) {")
+    lines.append(f"void run(const {kind} *x, int32_t *y, int n) {{")
     lines.append('  for (int i = 0; i < n; i++) { infer(x, y); __asm__ volatile("" ::: "memory"); }')
     lines.append("}")
     return "\n".join(lines) + "\n"
 
 
-def c_kernels(graph: IntegerGraph, row: np.ndarray, folder: Path) -> dict[str, Callable[[], None]]:
-    """A program for every compiler found and both weight types, each checked against the reference."""
+def c_kernels(
+    graph: IntegerGraph, row: np.ndarray, folder: Path, forms: Sequence[CForm] = FORMS
+) -> dict[str, Callable[[], None]]:
+    """A program for every compiler found and every form, each checked against the reference."""
     found: dict[str, Callable[[], None]] = {}
-    given = (ctypes.c_int16 * len(row))(*row.tolist())
     wanted = run(graph, row).tolist()
-    for compiler in COMPILERS:
+    for compiler, (number, form) in itertools.product(COMPILERS, enumerate(forms)):
         path = shutil.which(compiler)
         if path is None:
             continue
-        for kind in ("int8_t", "int16_t"):
-            source = folder / f"{kind}.c"
-            source.write_text(c_source(graph, kind))
-            library = folder / f"{compiler}-{kind}.so"
-            command = [path, "-O3", "-march=native", "-shared", "-fPIC", "-o", str(library), str(source)]
-            subprocess.run(command, check=True)
-            program = ctypes.CDLL(str(library)).run
-            result = (ctypes.c_int32 * len(wanted))()
-            program(given, result, 1)
-            assert list(result) == wanted, f"{compiler} with {kind} differs from the reference"
-            found[f"{compiler} {kind}"] = partial(program, given, result, CALLS)
+        source = folder / f"form{number}.c"
+        source.write_text(c_source(graph, form))
+        library = folder / f"{compiler}-{number}.so"
+        command = [path, "-O3", "-march=native", "-shared", "-fPIC", "-o", str(library), str(source)]
+        subprocess.run(command, check=True)
+        program = ctypes.CDLL(str(library)).run
+        kind = ctypes.c_uint8 if form.activations == "uint8_t" else ctypes.c_int16
+        given = (kind * len(row))(*row.tolist())
+        result = (ctypes.c_int32 * len(wanted))()
+        program(given, result, 1)
+        assert list(result) == wanted, f"{compiler}, {form} differs from the reference"
+        found[f"{compiler} {form}"] = partial(program, given, result, CALLS)
     return found
 
 
@@ -163,10 +203,14 @@ def calls(graph: IntegerGraph, row: np.ndarray, *, relaxed: bool) -> tuple[Sandb
 
 
 def medians(programs: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Microseconds for one inference: medians of rounds in which every program runs once."""
+    """Microseconds for one inference: medians of rounds in which every program runs once, and once untimed before.
+
+    The untimed run takes what the program before it left behind: after 512-bit C the first program was a third slower.
+    """
     taken: dict[str, list[int]] = {name: [] for name in programs}
     for _ in range(rounds):
         for name, program in programs.items():
+            program()
             before = time.thread_time_ns()
             program()
             taken[name].append(time.thread_time_ns() - before)
@@ -192,12 +236,17 @@ def main() -> None:
                 "call, relaxed": relaxed_calls,
             }
             times = medians(programs, rounds)
-    print(f"{'-'.join(map(str, SIZES))} on {platform.machine()}, {rounds} rounds of {CALLS}, median microseconds")
-    best = min((times[name] for name in native), default=None)
-    for name, value in times.items():
-        ratio = f"{value / best:8.2f} × the fastest C" if best and name.startswith("wasm") else ""
-        print(f"  {name:24}{value:8.3f}{ratio}")
     missing = [compiler for compiler in COMPILERS if shutil.which(compiler) is None]
+    report(times, list(native), missing, rounds)
+
+
+def report(times: dict[str, float], native: list[str], missing: list[str], rounds: int) -> None:
+    """Print every time, and of the kernels the ratio to the fastest C."""
+    print(f"{'-'.join(map(str, SIZES))} on {platform.machine()}, {rounds} rounds of {CALLS}, median microseconds")
+    best = min(native, key=lambda name: times[name], default=None)
+    for name, value in sorted(times.items(), key=lambda item: (item[0] not in native, item[1])):
+        ratio = f"{value / times[best]:8.2f} × the fastest C" if best and name.startswith("wasm") else ""
+        print(f"  {name:32}{value:8.3f}{ratio}")
     if missing:
         print(f"  not here: {', '.join(missing)}")
 

@@ -3,7 +3,7 @@
 What is judged, bank by bank that both sides have:
 
 1. every PCR that the log extends has the value the log gives it (``mismatched``; ``missing`` where the file lacks it);
-2. no PCR of the firmware's own, 0..7, was extended without a log (``unexplained``);
+2. no PCR of the firmware and the boot loader was extended although the log has nothing of it (``unexplained``);
 3. no event says something else than was extended (``misdescribed``; only where the profile has the data measured);
 4. PCR 10 is a prefix of IMA's list, and the list's ``boot_aggregate`` belongs to these PCRs;
 5. at least one PCR matched: a log cut to nothing agrees with nothing.
@@ -27,7 +27,9 @@ from attest.boot.logformat import FullLog
 from attest.structures import PCR_COUNT
 
 MAX_PCR_FILE_BYTES: Final = 64 * 1024  # eight banks of 24 values are 30 KB
-FIRMWARE_PCRS: Final = range(8)  # TCG PFP §3.3.4: the firmware logs whatever it extends, user space extends none
+# Those whose every event is in this log (TCG PFP §3.3.4; UAPI Group, Linux TPM PCR Registry). 10 has its own list, 15
+# and 23 belong to user space, 16 is for debugging, 17..22 for dynamic launches.
+LOGGED_PCRS: Final = (*range(10), 11, 12, 13, 14)
 _INDEX: Final = re.compile(r"0|[1-9][0-9]?")
 _HEX: Final = re.compile(r"(?:0x)?((?:[0-9a-fA-F]{2})*)")
 
@@ -117,8 +119,8 @@ def replay(log: bytes, *, pcrs: PcrValues | None = None, ima_list: bytes | None 
 
 
 def _unexplained(log: EventLog, values: Mapping[int, bytes]) -> set[int]:
-    """PCRs of the firmware that were extended although the log has no event of theirs."""
-    silent = set(FIRMWARE_PCRS) - set(log.replay())
+    """PCRs that were extended although the log has no event of theirs."""
+    silent = set(LOGGED_PCRS) - set(log.replay())
     return {pcr for pcr in silent if values.get(pcr, log.initial(pcr)) != log.initial(pcr)}
 
 

@@ -2,7 +2,8 @@
 
 Split, by file number and nothing else: odd-numbered files of each group train (their first 400 rows, of which
 none is labelled anomalous), even-numbered ones are never read by the training. Fault kinds and pump speeds
-occur in both; what the detector has to bridge is the days and the drift between two files. (``leaderboard.py`` has a protocol of its own.)
+occur in both; what the detector has to bridge is the days and the drift between two files.
+``leaderboard.py`` reads all files by a protocol of its own.
 """
 
 from __future__ import annotations

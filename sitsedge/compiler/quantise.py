@@ -63,9 +63,13 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantised:
-    """The model with what was chosen and how good it is on the rows it was fitted to."""
+    """The model with what was chosen and how good it is on the rows it was fitted to.
+
+    ``reals`` gives the physical value of a count of every neuron, layer by layer.
+    """
 
     model: IntegerModel
+    reals: tuple[Floats, ...]
     choice: Choice
     rms: float
     peak: float
@@ -142,25 +146,28 @@ def _try(trial: _Trial, choice: Choice, goal: Goal) -> Quantised:
     low, high = trial.scales.box_low, trial.scales.box_high
     values = trial.counts
     layers: list[IntegerLayer] = []
+    reals: list[Floats] = []
     last = len(trial.network.layers) - 1
     for index, layer in enumerate(trial.network.layers):
         widths = _Inputs(values, low, high, real, first=index == 0)
         live = _without_dead_inputs(layer, widths)
         if index == last:
             made = _output_layer(live, widths, trial.sums[index], trial.scales.outputs, choice.align)
+            real = trial.scales.outputs
         else:
             fits = trial.first_fits if index == 0 else {}
             made, real = _hidden_layer(live, widths, trial.sums[index], choice, fits)
         bound = layer_bounds(made, low, high)
         low, high, values = bound.out_low, bound.out_high, made.run(values)
         layers.append(made)
+        reals.append(real)
     model = IntegerModel.make(tuple(layers), trial.scales.box_low, trial.scales.box_high)
     prove(model)
     error = (values * trial.scales.outputs - trial.outputs) / trial.span
     rms = float(np.sqrt((error**2).mean(axis=0)).max())
     peak = float(np.abs(error).max())
     meets = rms <= goal.rms and peak <= goal.peak
-    return Quantised(model, choice, rms, peak, sum(count_constraints(model)), meets)
+    return Quantised(model, tuple(reals), choice, rms, peak, sum(count_constraints(model)), meets)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,6 +20,7 @@ from sitsedge.compiler.quantise import Goal
 from sitsedge.compiler.quantiser.search import QuantisedGraph
 from sitsedge.compiler.reference import Ints
 from sitsedge.compiler.report_figures import figures
+from sitsedge.compiler.report_layers import describe_layers
 from sitsedge.compiler.selftest import SelfTest
 from sitsedge.modules.limits import Limits
 
@@ -178,6 +179,7 @@ def make_report(
         "network": list(network.sizes),
         "passes": _passes(network, artefacts.integer_onnx),
         "quantisation": _quantisation(quantised, goal),
+        "layers": describe_layers(quantised, calibration, artefacts.rows),
         "calibration": {"rows": calibration.rows_total, "rows_outside_ranges": calibration.rows_outside},
         "accuracy": {
             "calibration": _accuracy(network, model, limits, calibration.fit_raw, calibration.fit_counts),

@@ -6,6 +6,7 @@ each other; errors are integer less float.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
@@ -19,6 +20,10 @@ BINS = 32
 SHOWN_MAX = 48
 """Pictures of each kind on the page; the JSON has all."""
 
+_BAR_LEAST = 1e-5
+"""Bottom of the bars: a third of a count of an int16."""
+
+_BAR_WIDTH = 960
 _WIDTH, _HEIGHT, _TOP, _BASE = 320, 96, 6, 78
 _FILL, _OUTLINE, _AXIS = "#7fa6cc", "#b3470f", "#5b6b79"
 
@@ -35,10 +40,14 @@ def figures(limits: Limits, raw: Floats, wanted: Floats, got: Floats) -> dict[st
         outputs[signal.name] = _entry(
             signal.unit, *ends, float_model=_bins(wanted[:, k], *ends), integer_model=_bins(got[:, k], *ends)
         )
-        error = got[:, k] - wanted[:, k]
-        reach = float(np.abs(error).max(initial=0.0)) or signal.scale
-        errors[signal.name] = _entry(signal.unit, -reach, reach, error=_bins(error, -reach, reach))
+        errors[signal.name] = error_entry(got[:, k] - wanted[:, k], least=signal.scale, unit=signal.unit)
     return {"rows": len(raw), "inputs": inputs, "outputs": outputs, "errors": errors}
+
+
+def error_entry(error: Floats, *, least: float, unit: str = "") -> dict[str, Any]:
+    """Histogram of ``error`` (rows,) around 0; ``least`` is its reach where all errors are 0."""
+    reach = float(np.abs(error).max(initial=0.0)) or least
+    return _entry(unit, -reach, reach, error=_bins(error, -reach, reach))
 
 
 def _entry(unit: str, low: float, high: float, **bins: list[int]) -> dict[str, Any]:
@@ -75,6 +84,43 @@ def pictures(shown: dict[str, Any]) -> str:
         more = f"<p>{left} more in the JSON report.</p>" if left > 0 else ""
         parts.append(f'<h2>{escape(title)}</h2><div class="figures">{"".join(drawn)}</div>{more}')
     return "".join(parts)
+
+
+def layer_pictures(layers: Sequence[dict[str, Any]]) -> str:
+    """Bars of the error of every layer of ``report_layers.describe_layers``, and a histogram of each."""
+    drawn = [
+        _figure(
+            layer["name"], layer["error"]["held_out"]["figure"], layer["error"]["held_out"]["figure"]["error"], None
+        )
+        for layer in layers[:SHOWN_MAX]
+    ]
+    left = len(layers) - len(drawn)
+    more = f"<p>{left} more in the JSON report.</p>" if left > 0 else ""
+    return f'{_bars(layers)}<div class="figures">{"".join(drawn)}</div>{more}'
+
+
+def _bars(layers: Sequence[dict[str, Any]]) -> str:
+    """Error of every layer from input to output, from ``_BAR_LEAST`` of its range to all of it, by powers of ten."""
+    if not layers:
+        return ""
+    height, width = _BASE - _TOP, _BAR_WIDTH / len(layers)
+    decades = -math.log10(_BAR_LEAST)
+    parts = []
+    for i in range(int(decades) + 1):
+        y = round(_TOP + height * i / decades, 1)
+        parts.append(f'<path d="M0 {y}H{_BAR_WIDTH}" stroke="{_AXIS}" stroke-dasharray="1 5"/>')
+        parts.append(f'<text x="{_BAR_WIDTH}" y="{y - 1}" font-size="8" fill="{_AXIS}" text-anchor="end">1e-{i}</text>')
+    for i, layer in enumerate(layers):
+        share = 1 + math.log10(min(max(layer["error"]["held_out"]["rms"], _BAR_LEAST), 1.0)) / decades
+        top = round(_BASE - height * share, 1)
+        left, right = round(i * width, 1), round((i + 0.8) * width, 1)
+        title = f"<title>{escape(layer['name'])}: {layer['error']['held_out']['rms']:.2g}</title>"
+        parts.append(f'<path d="M{left} {_BASE}V{top}H{right}V{_BASE}" fill="{_FILL}">{title}</path>')
+    return (
+        f'<figure><svg viewBox="0 0 {_BAR_WIDTH} {_HEIGHT}" role="img"><title>error of every layer</title>'
+        f"{''.join(parts)}</svg><figcaption>rms error of every layer of its range, held-out rows, input to output"
+        "</figcaption></figure>"
+    )
 
 
 def _figure(name: str, entry: dict[str, Any], filled: Sequence[int], outlined: Sequence[int] | None) -> str:

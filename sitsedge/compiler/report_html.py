@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from sitsedge.compiler.report_figures import pictures
+from sitsedge.compiler.report_figures import layer_pictures, pictures
 
 _STYLE = (
     "body{font:15px/1.45 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2733}"
@@ -63,12 +63,38 @@ def _inputs(row: dict[str, float]) -> str:
     return ", ".join(f"{name} = {value:.6g}" for name, value in row.items())
 
 
-def _formats(choice: dict[str, Any]) -> list[tuple[object, ...]]:
-    errors = choice["layer_rms_of_spread"]
-    formats = choice["formats"]
-    return [
-        (name, *(formats[name].values() if name in formats else ("", "", "")), error) for name, error in errors.items()
+def _layers(report: dict[str, Any]) -> str:
+    """Errors of every layer, pictures of them, and what each got and why."""
+    layers = report["layers"]
+    errors = [
+        (
+            *(layer[key] for key in ("name", "kind")),
+            "×".join(map(str, layer["shape"])),
+            *layer["range"],
+            *(layer["error"][part][figure] for part in ("calibration", "held_out") for figure in ("rms", "max")),
+        )
+        for layer in layers
     ]
+    head = ("value", "node", "shape", "least", "largest", "rms", "max", "rms held out", "max held out")
+    choices = [
+        (
+            layer["name"],
+            layer["from"],
+            "" if layer["bits"] is None else layer["bits"],
+            layer["operands"] or "",
+            "" if layer["saturates"] is None else layer["saturates"],
+            "{} … {}".format(*layer["counts"]),
+            layer["why"],
+        )
+        for layer in layers
+    ]
+    return (
+        "<h2>Layers: error of the range on the calibration rows</h2>"
+        + layer_pictures(layers)
+        + _table(head, errors)
+        + "<h2>Quantisation</h2>"
+        + _table(("value", "from", "bits", "operands", "saturates", "proven counts", "why"), choices)
+    )
 
 
 def _weights(choice: dict[str, Any]) -> str:
@@ -109,8 +135,7 @@ def render(report: dict[str, Any]) -> bytes:
         _table(("part", "constraints"), layers),
         f"<p>Domain {constraints['domain_size']}; a proof took {proof['measured_ms']} ms on the build machine: "
         f"inline in cycles of {proof['inline_from_cycle_ms']} ms or more, deferred in shorter ones.</p>",
-        "<h2>Quantisation</h2>",
-        _table(("value", "bits", "saturates", "range from", "error of spread"), _formats(choice)),
+        _layers(report),
         f"<p>{_weights(choice)}Accuracy goal met: {_text(choice['goal_met'])}.</p>",
         "<h2>Passes</h2>",
         _table(("pass", "nodes", "operators"), passes),

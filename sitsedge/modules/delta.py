@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -45,7 +45,7 @@ class DeltaConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    version: Literal[1]
+    version: Annotated[int, Field(ge=FORMAT, le=FORMAT)]
     base: oci.Digest
     kept: Annotated[tuple[LayerName, ...], Field(max_length=len(oci.LAYERS))]
     patched: Annotated[tuple[LayerName, ...], Field(max_length=len(oci.LAYERS))]

@@ -49,7 +49,7 @@ def _copies(old: bytes, new: bytes) -> Iterator[tuple[int, int, int]]:
         found = _hashes(new[base : base + PIECE_BYTES + WINDOW - 1])
         slots = np.minimum(np.searchsorted(hashes, found), len(hashes) - 1)
         hits = np.flatnonzero(hashes[slots] == found)
-        following = 0
+        following = int(np.searchsorted(hits, written - base))
         while following < len(hits):
             at = base + int(hits[following])
             source = int(places[slots[hits[following]]])

@@ -5,6 +5,7 @@ Nothing here looks at what a node computes; after it, every tensor a node reads 
 
 from __future__ import annotations
 
+import stat
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -50,7 +51,11 @@ class CheckedModel:
 def read_file(path: Path) -> bytes:
     """The bytes of an ONNX file within the size limit."""
     try:
-        require(path.stat().st_size, FILE_BYTES_MAX, "bytes")
+        found = path.stat()
+        require(found.st_size, FILE_BYTES_MAX, "bytes")
+        if not stat.S_ISREG(found.st_mode):
+            # A pipe that nobody writes to would keep us waiting, a device never ends.
+            raise refuse("onnx-unreadable", f"{path}: no regular file", "a readable ONNX file")
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:

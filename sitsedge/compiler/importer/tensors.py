@@ -81,7 +81,9 @@ class TensorReader:
             "a file name inside the model's own folder" if self.folder else "all weights inside the ONNX file",
             "save with save_as_external_data=False, or keep the data file beside the model",
         )
-        if self.folder is None or not location or Path(location).name != location or location in (".", ".."):
+        # A zero byte ends a name for the system and is none of its errors.
+        plain = Path(location).name == location and location not in (".", "..") and "\0" not in location
+        if self.folder is None or not location or not plain:
             raise outside
         offset, length = (_decimal(entries.get(key, "0"), what) for key in ("offset", "length"))
         wanted = length if "length" in entries else _declared_bytes(tensor)

@@ -32,7 +32,15 @@ from sitsedge.compiler.quantiser.cost import circuit_rows
 from sitsedge.compiler.quantiser.formats import FAST_BITS, TABLE_BITS_MAX, Format
 from sitsedge.compiler.quantiser.problem import Problem, pose
 from sitsedge.compiler.quantiser.ranges import RULES
+from sitsedge.compiler.quantiser.reasons import (
+    FIXED,
+    TABLE_ARGUMENT,
+    narrowed_reason,
+    uniform_reasons,
+    widened_reason,
+)
 from sitsedge.compiler.quantiser.scales import chooses
+from sitsedge.compiler.quantiser.sizes import require_moderate_values, require_moderate_weights
 from sitsedge.compiler.quantiser.weighted import Fits
 from sitsedge.compiler.reference import IntegerModel, Ints
 
@@ -63,7 +71,9 @@ class QuantisedGraph:
     """The graph, the format of every value that chose one, and how good it is on the rows it was fitted to.
 
     ``rms`` and ``peak`` are relative to each output's span; for a class output both are the share of rows with
-    another class. ``layers`` gives each value's root-mean-square error relative to its own spread.
+    another class. ``layers`` gives each value's root-mean-square error relative to its own spread. ``real`` are
+    physical units per count of the values that stand for one of ``source``, the float network the formats were chosen
+    for; ``reasons`` say why a value has its format.
     """
 
     graph: IntegerGraph
@@ -73,6 +83,9 @@ class QuantisedGraph:
     rows: int
     meets_goal: bool
     layers: Mapping[str, float]
+    real: Mapping[str, Floats]
+    source: FloatGraph | FloatNetwork
+    reasons: Mapping[str, str]
     wide: int
     """Number of layers with weights whose source is not proven to lie in 0 … 127, as the fast kernel wants it."""
     chain: Quantised | None = None
@@ -99,9 +112,11 @@ def quantise_graph(
     ``scales`` as for ``compiler.quantise``; a class output has the scale 1. Raises ``QuantiseError`` when no format
     keeps every number inside its range, or for a node that has no integer form.
     """
+    require_moderate_weights(graph)
     if prefer == "rows" and (network := network_of(graph)) is not None:
         return _chain(network, scales, counts, raw, goal)
     problem = pose(graph, scales, counts, raw, class_output=class_output)
+    require_moderate_values(problem.values)
     fits: Fits = {}
     found: list[QuantisedGraph] = []
     failure: QuantiseError | None = None
@@ -123,29 +138,38 @@ def quantise_graph(
 
 def _chain(network: FloatNetwork, scales: Scales, counts: Ints, raw: Floats, goal: Goal) -> QuantisedGraph:
     """A chain of dense layers by its own search."""
+    # Folding multiplies weights that were moderate one by one.
+    require_moderate_values({f"weights of layer {i}": layer.weights for i, layer in enumerate(network.layers)})
+    require_moderate_values({f"layer {i}": sums for i, sums in enumerate(network.activations(raw))})
     found = quantise(network, scales, counts, raw, goal=goal)
     graph = graph_of(found.model)
     hidden = Format(found.choice.activation_bits, saturate=False)
+    formats = {node.name: hidden for node in graph.nodes[:-1]}
     return QuantisedGraph(
         graph=graph,
-        formats={node.name: hidden for node in graph.nodes[:-1]},
+        formats=formats,
         rms=found.rms,
         peak=found.peak,
         rows=found.constraints,
         meets_goal=found.meets_goal,
         layers=layer_errors(network, found, counts, raw),
+        real={node.name: real for node, real in zip(graph.nodes, found.reals, strict=True)},
+        source=network,
+        reasons=uniform_reasons(formats, "rows", meets_goal=found.meets_goal),
         wide=_wide(graph, graph_bounds(graph)),
         chain=found,
     )
 
 
 def select(found: list[QuantisedGraph], prefer: Prefer) -> QuantisedGraph:
-    """The cheapest of those that meet the goal, else of those nearly as accurate as the best."""
+    """The cheapest of those that meet the goal, else of those nearly as accurate as the best, its reasons complete."""
     good = [q for q in found if q.meets_goal]
     if not good:
         best = min(q.rms for q in found)
         good = [q for q in found if q.rms <= NEARLY_BEST * best]
-    return min(good, key=lambda q: (q.rows, q.rms) if prefer == "rows" else (q.wide, q.rms))
+    best_of = min(good, key=lambda q: (q.rows, q.rms) if prefer == "rows" else (q.wide, q.rms))
+    general = uniform_reasons(best_of.formats, prefer, meets_goal=best_of.meets_goal)
+    return replace(best_of, reasons={**general, **best_of.reasons})
 
 
 def _uniform(*, large: bool) -> list[Format]:
@@ -186,7 +210,9 @@ def _widened(problem: Problem, found: list[QuantisedGraph], goal: Goal, fits: Fi
                 continue
         if not steps:
             break
-        current = min(steps, key=lambda q: q.rms)
+        best = min(steps, key=lambda q: q.rms)
+        name = next(name for name in narrow if best.formats[name].bits != FAST_BITS)
+        current = replace(best, reasons={**current.reasons, name: widened_reason(current.rms, best.rms)})
         made.append(current)
     return made
 
@@ -206,7 +232,8 @@ def _narrowed(problem: Problem, start: QuantisedGraph, goal: Goal, fits: Fits) -
                 break
             if not made.meets_goal or made.rows >= current.rows:
                 break
-            current = made
+            reasons = {**current.reasons, name: narrowed_reason(current.rows, made.rows)}
+            current = replace(made, reasons=reasons)
     return [current]
 
 
@@ -236,8 +263,19 @@ def trial(problem: Problem, formats: Mapping[str, Format], goal: Goal, fits: Fit
             missed = float(np.sqrt(((shown - wanted) ** 2).mean()))
             layers[name] = missed / spread if spread > 0 else missed
     bounds = {name: value.bounds for name, value in made.values.items()}
-    meets = rms <= goal.rms and peak <= goal.peak
-    return QuantisedGraph(graph, fitting, rms, peak, circuit_rows(graph), meets, layers, _wide(graph, bounds))
+    return QuantisedGraph(
+        graph=graph,
+        formats=fitting,
+        rms=rms,
+        peak=peak,
+        rows=circuit_rows(graph),
+        meets_goal=rms <= goal.rms and peak <= goal.peak,
+        layers=layers,
+        real={name: value.real for name, value in made.values.items() if name in problem.values},
+        source=problem.graph,
+        reasons=_bound_reasons(problem, formats, fitting),
+        wide=_wide(graph, bounds),
+    )
 
 
 def _suited(problem: Problem, name: str, format_: Format) -> Format:
@@ -247,6 +285,17 @@ def _suited(problem: Problem, name: str, format_: Format) -> Format:
     if name in problem.table_fed:
         return replace(format_, bits=min(format_.bits, TABLE_BITS_MAX), saturate=True)
     return format_
+
+
+def _bound_reasons(problem: Problem, asked: Mapping[str, Format], made: Mapping[str, Format]) -> dict[str, str]:
+    """Values whose place in the network leaves no choice."""
+    reasons = {}
+    for name, format_ in made.items():
+        if name in problem.freedom.fixed:
+            reasons[name] = FIXED
+        elif format_.bits < asked[name].bits:
+            reasons[name] = TABLE_ARGUMENT
+    return reasons
 
 
 def _wide(graph: IntegerGraph, bounds: Mapping[str, ValueBounds]) -> int:

@@ -7,7 +7,6 @@ and order in it is as recorded, so that only words differ which no digest covers
 
 from __future__ import annotations
 
-import hashlib
 import random
 import sys
 import time
@@ -89,6 +88,20 @@ def try_ima(seed: Seed, data: bytes) -> str:
     return "ima prefix"
 
 
+def attempt(pool: list[Seed], rng: random.Random) -> str:
+    """One mutation of one boot; what it led to."""
+    chosen = rng.choice(pool)
+    action = rng.randrange(8)
+    if action == 0:
+        return try_ima(chosen, captures.mutate(chosen.ima, rng))
+    if action == 1 and logformat.read(chosen.log).crypto_agile:
+        swapped = captures.reorder(chosen.log, rng)
+        word = "not reordered" if swapped is None else try_log(chosen, swapped)
+        assert word != "words only", chosen.log.hex()
+        return word
+    return try_log(chosen, captures.mutate(chosen.log, rng))
+
+
 def fuzz(seconds: float, seed: int, folder: Path) -> Counter[str]:
     """Mutations for so long; returns what they led to."""
     rng = random.Random(seed)
@@ -97,17 +110,7 @@ def fuzz(seconds: float, seed: int, folder: Path) -> Counter[str]:
     end = time.monotonic() + seconds
     slowest = 0.0
     while (now := time.monotonic()) < end:
-        chosen = rng.choice(pool)
-        action = rng.randrange(8)
-        if action == 0:
-            word = try_ima(chosen, captures.mutate(chosen.ima, rng))
-        elif action == 1 and logformat.read(chosen.log).crypto_agile:
-            swapped = captures.reorder(chosen.log, rng)
-            word = "not reordered" if swapped is None else try_log(chosen, swapped)
-            assert word != "words only", hashlib.sha256(chosen.log).hexdigest()
-        else:
-            word = try_log(chosen, captures.mutate(chosen.log, rng))
-        reached[word] += 1
+        reached[attempt(pool, rng)] += 1
         slowest = max(slowest, time.monotonic() - now)
         assert slowest < SECONDS_MAX_EACH
     reached["slowest, microseconds"] = int(slowest * 1e6)

@@ -15,7 +15,9 @@ from sitsedge.compiler.backends import onnx as onnx_backend
 from sitsedge.compiler.backends import wasm as wasm_backend
 from sitsedge.compiler.backends.circuit import emit as circuit_backend
 from sitsedge.compiler.graph.chain import graph_of
+from sitsedge.compiler.imported import import_network_bytes
 from sitsedge.compiler.intervals import layer_bounds, prove
+from sitsedge.compiler.network import FloatNetwork
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
 
 
@@ -161,3 +163,10 @@ def random_onnx(seed: int, sizes: tuple[int, ...], *, mean: Any = None, deviatio
         if index < len(sizes) - 2:
             chain.add("Relu")
     return chain.model(sizes[-1])
+
+
+def read_chain(data: bytes) -> FloatNetwork:
+    """The chain of dense layers an ONNX file is, as the pipeline reads it."""
+    chain = import_network_bytes(data, n_outputs=1).chain
+    assert chain is not None, "a chain of dense layers"
+    return chain

@@ -14,11 +14,10 @@ from sitsedge.compiler.circuit_plan import count_constraints
 from sitsedge.compiler.errors import InputRangeError, QuantiseError
 from sitsedge.compiler.intervals import prove
 from sitsedge.compiler.network import FloatLayer, FloatNetwork
-from sitsedge.compiler.onnx_import import import_bytes
 from sitsedge.compiler.quantise import Goal, Quantised, Scales, quantise
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
 from sitsedge.compiler.rounding import HIDDEN_WEIGHT, fit_rows, importance, moment
-from tests.sitsedge.compiler.nets import emit_circuit, random_model, random_onnx
+from tests.sitsedge.compiler.nets import emit_circuit, random_model, random_onnx, read_chain
 
 MEAN = np.array([30, 2.5, 950, 12000, 5, 0.1, 20, 100.0])
 DEVIATION = np.array([2, 0.3, 20, 1500, 1, 0.05, 5, 20.0])
@@ -28,7 +27,7 @@ OUTPUT_SCALES = np.array([0.001, 0.002])
 
 def plant_like(seed: int) -> tuple[FloatNetwork, Scales, np.ndarray]:
     """8-16-16-2 on correlated inputs with units as far apart as a mill's; rows inside the box."""
-    network = import_bytes(random_onnx(seed, (8, 16, 16, 2), mean=MEAN, deviation=DEVIATION).SerializeToString())
+    network = read_chain(random_onnx(seed, (8, 16, 16, 2), mean=MEAN, deviation=DEVIATION).SerializeToString())
     rng = np.random.default_rng(seed)
     mixing = rng.normal(size=(8, 8)) * 0.2 + np.eye(8) * 0.8
     raw = MEAN + np.clip(rng.normal(size=(1500, 8)) @ mixing, -4, 4) * DEVIATION
@@ -73,7 +72,7 @@ def test_a_stricter_goal_gives_a_more_accurate_model() -> None:
 def test_any_small_network_stays_in_its_formats(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes = tuple(int(n) for n in rng.integers(1, 6, int(rng.integers(2, 5))))
-    network = import_bytes(random_onnx(seed, sizes).SerializeToString())
+    network = read_chain(random_onnx(seed, sizes).SerializeToString())
     scale = 10.0 ** rng.integers(-3, 2, sizes[0])
     raw = rng.normal(size=(200, sizes[0])) * scale * 1000
     low, high = (np.rint(end(raw, axis=0) / scale).astype(np.int64) for end in (np.min, np.max))

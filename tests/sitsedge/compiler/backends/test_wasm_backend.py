@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import wasmtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sitsedge.compiler.backends.wasm import NO_UNROLL, Unroll, emit_wasm
-from sitsedge.compiler.backends.wasm.layout import MEMORY_BYTES_MAX, Memory
+from sitsedge.compiler.backends.wasm.layout import MEMORY_BYTES_MAX, NEVER_ADDRESS, Memory
 from sitsedge.compiler.errors import CompileError, QuantiseError
 from sitsedge.compiler.graph.integer_graph import (
     ArgMax,
@@ -26,7 +27,8 @@ from sitsedge.compiler.graph.integer_graph import (
 )
 from sitsedge.compiler.graph.reference import run
 from sitsedge.compiler.wasm_check import require_integer_only
-from sitsedge.sandbox import Sandbox, SandboxInputError
+from sitsedge.sandbox import Sandbox, SandboxInputError, SandboxLimits
+from sitsedge.sandbox.engine import make_engine
 from tests.support.random_graphs import interesting_rows, random_graph
 
 RELAXED_DOT = b"\xfd\x92\x02"
@@ -257,3 +259,20 @@ def test_an_unproven_graph() -> None:
     with pytest.raises(QuantiseError) as caught:
         emit_wasm(graph)
     assert caught.value.code == "accumulator-width"
+
+
+@pytest.mark.parametrize("relaxed", [False, True])
+def test_the_word_that_settling_branches_on_stays_zero(relaxed: bool) -> None:
+    """Its branches skip sums: whatever the module writes, it writes elsewhere."""
+    graph = network(images())
+    engine = make_engine("jit", SandboxLimits())
+    store = wasmtime.Store(engine)
+    store.set_fuel(1 << 40)
+    store.set_epoch_deadline(1)
+    exports = wasmtime.Instance(store, wasmtime.Module(engine, emit_wasm(graph, relaxed=relaxed)), []).exports(store)
+    memory, infer, at = exports["memory"], exports["sits_infer"], exports["sits_input"]
+    assert isinstance(memory, wasmtime.Memory) and isinstance(infer, wasmtime.Func) and isinstance(at, wasmtime.Func)
+    for row in corners(graph, count=3):
+        memory.write(store, row.astype("<i4").tobytes(), at(store))
+        assert infer(store) == 0
+        assert bytes(memory.read(store, NEVER_ADDRESS, NEVER_ADDRESS + 4)) == bytes(4)

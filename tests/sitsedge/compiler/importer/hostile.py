@@ -74,12 +74,20 @@ def tensor(**fields: Any) -> Any:
     return made
 
 
-def external(location: str, **entries: str) -> Any:
-    made = TensorProto(data_type=TensorProto.FLOAT, dims=[3, 2], data_location=TensorProto.EXTERNAL)
+def external(location: str, *, dims: tuple[int, ...] = (3, 2), **entries: str) -> Any:
+    made = TensorProto(data_type=TensorProto.FLOAT, dims=dims, data_location=TensorProto.EXTERNAL)
     for key, value in ({"location": location} | entries).items():
         entry = made.external_data.add()
         entry.key, entry.value = key, value
     return made
+
+
+def sparse(length: int) -> Any:
+    """A tensor of ``length`` elements of which one is stored."""
+    return helper.make_sparse_tensor(
+        helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]), helper.make_tensor("i", TensorProto.INT64, [1], [0]),
+        [length],
+    )  # fmt: skip
 
 
 def field(number: int, payload: bytes) -> bytes:
@@ -180,21 +188,39 @@ weights("integer-out-of-type", "tensor-value",
 for rule, place in (
     ("external-parent", "../secret"), ("external-absolute", "/etc/passwd"), ("external-deep", "a/b"),
     ("external-dot", ".."), ("external-empty", ""), ("external-missing", "absent.bin"),
+    ("external-null-byte", "weights.bin\0"), ("external-endless-name", "w" * 5000), ("external-folder", "folder"),
+    ("external-through-link", "linked/secret"), ("external-back-and-forth", "folder/../../secret"),
 ):  # fmt: skip
     weights(rule, "tensor-external", external(place))
 weights("external-bad-offset", "tensor-external", external("weights.bin", offset="-1"))
 weights("external-huge-length", "oversize", external("weights.bin", length="99999999999"))
+weights("external-two-gigabytes", "tensor-size", external("weights.bin", dims=(1 << 29, 1)))
 weights("external-short", "tensor-size", external("weights.bin", offset="1000000"))
 weights("external-link", "tensor-external", external("link.bin"))
 weights("external-pipe", "tensor-external", external("pipe.bin"))
 
+add("million-external-entries", field(7, field(5, field(13, b"") * 600_000)), "oversize")
+
+
+def types(depth: int) -> bytes:
+    """A sequence of sequences of … as the type of a value."""
+    kind = b""
+    for _ in range(depth):
+        kind = field(4, field(1, kind))
+    return field(7, field(13, field(2, kind)))
+
+
+add("deep-types", types(40), "oversize")
+add("million-dimensions", field(7, field(5, field(1, b"\1" * (9 << 20)))), "oversize")
+add("million-weights", field(7, field(5, b"") * 600_000), "oversize")
+add("million-metadata", field(14, b"") * 600_000, "oversize")
+
 # Operators
-for kind in ("LSTM", "Resize", "LayerNormalization", "Mish", "Pow", "NoSuchOperator"):
+for kind in ("LSTM", "Resize", "LayerNormalization", "Mish", "Sign", "NoSuchOperator"):
     net(f"unsupported-{kind.lower()}", "unsupported-operator", "N", 3, operator=kind)(lambda n, k=kind: n.op(k, "x"))
 net("foreign-domain", "unsupported-operator", "N", 3, operator="Relu")(
     lambda n: n.op("Relu", "x", domain="com.example")
 )
-net("value-product", "unsupported-operator", "N", 3, operator="Mul")(lambda n: n.op("Mul", "x", n.op("Tanh", "x")))
 net("inner-softmax", "unsupported-operator", "N", 3, operator="Softmax")(
     lambda n: n.op("Relu", n.op("Softmax", "x", axis=1))
 )
@@ -254,6 +280,60 @@ net("expand-bomb-constant", "oversize", "N", 3, operator="Expand")(
 net("constant-bomb", "oversize", "N", 3, operator="ConstantOfShape")(
     lambda n: n.op("Add", "x", n.op("ConstantOfShape", n.ints(1 << 40)))
 )
+net("tile-bomb", "unsupported-operator", "N", 3, operator="Tile")(
+    lambda n: n.op("Add", "x", n.op("Tile", n.const([1.0]), n.ints(1 << 40)))
+)
+net("tile-bomb-of-data", "unsupported-operator", "N", 3, operator="Tile")(
+    lambda n: n.op("Tile", "x", n.ints(1, 1 << 40))
+)
+net("gather-bomb", "oversize", "N", 3, operator="Gather")(
+    lambda n: n.op("Add", "x", n.op("Gather", n.const(np.ones((2, 1 << 12))), n.const(np.zeros(1 << 11), np.int64)))
+)
+net("where-bomb", "oversize", "N", 3, operator="Where")(
+    lambda n: n.op(
+        "Add", "x", n.op("Where", n.const(np.ones((1 << 12, 1)), np.bool_), n.const(np.ones(1 << 12)), n.const([0.0]))
+    )
+)
+net("fine-range-bomb", "oversize", "N", 3, operator="Range")(
+    lambda n: n.op("Add", "x", n.op("Range", n.const(0.0), n.const(1e30), n.const(1e-30)))
+)
+net("endless-range-bomb", "constant", "N", 3, operator="Range")(
+    lambda n: n.op("Add", "x", n.op("Range", n.const(0.0, np.float64), n.const(1e300, np.float64),
+                                    n.const(1e-300, np.float64)))
+)  # fmt: skip
+net("sparse-constant", "attribute", "N", 3, operator="Constant")(
+    lambda n: n.op("Add", "x", n.op("Constant", sparse_value=sparse(1 << 40)))
+)
+net("scale-bomb", "quantised", "N", 3, operator="DequantizeLinear")(
+    lambda n: n.op(
+        "Add",
+        "x",
+        n.op("DequantizeLinear", n.const(np.zeros((1 << 12, 1)), np.int8), n.const(np.ones(1 << 12)), axis=1),
+    )
+)
+
+
+def doubling(n: Net, start: str, times: int = 40) -> str:
+    for _ in range(times):
+        start = n.op("Concat", start, start, axis=0)
+    return start
+
+
+net("doubling-bomb", "oversize", "N", 3, operator="Concat")(
+    lambda n: n.op("Add", "x", n.op("ReduceProd", doubling(n, n.const(np.ones(4)))))
+)
+net("doubling-bomb-of-data", "oversize", "N", 3, operator="Concat")(lambda n: doubling(n, "x"))
+
+
+@net("flood-of-constants", "oversize", "N", 3, operator="ConstantOfShape")
+def _(n: Net) -> str:
+    """Each is allowed, all of them are not."""
+    x = "x"
+    for _ in range(40):
+        x = n.op("Add", x, n.op("ReduceProd", n.op("ConstantOfShape", n.ints(1 << 21))))
+    return x
+
+
 net("range-bomb", "oversize", "N", 3, operator="Range")(
     lambda n: n.op("Add", "x", n.op("Range", n.const(0, np.int64), n.const(1 << 50, np.int64), n.const(1, np.int64)))
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -44,6 +47,8 @@ def folder(tmp_path: Path) -> Path:
     inside.mkdir()
     (inside / "weights.bin").write_bytes(np.arange(6, dtype="<f4").tobytes())
     (inside / "link.bin").symlink_to(tmp_path / "secret")
+    (inside / "folder").mkdir()
+    (inside / "linked").symlink_to(tmp_path)
     os.mkfifo(inside / "pipe.bin")
     return inside
 
@@ -68,6 +73,17 @@ def test_refuses(rule: str, folder: Path) -> None:
     assert error.expected
     assert len(str(error)) < 2000
     assert peak < MEMORY_MAX
+
+
+def test_the_whole_corpus_is_refused_under_hard_limits_of_memory_and_time(folder: Path) -> None:
+    """Tracing sees Python and numpy; the system's limits also hold for protobuf, and for time."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.sitsedge.compiler.importer.confined", folder],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert json.loads(done.stdout) == {rule: hostile.code for rule, hostile in CORPUS.items()}
 
 
 def test_external_weights_beside_the_model_are_read(folder: Path) -> None:
@@ -95,6 +111,13 @@ def test_large_and_missing_files_are_refused_before_reading(tmp_path: Path) -> N
     with pytest.raises(OnnxImportError) as missing:
         import_graph(tmp_path / "absent.onnx")
     assert missing.value.code == "onnx-unreadable"
+
+
+@pytest.mark.parametrize("name", ["pipe.bin", "folder"])
+def test_what_is_no_file_is_refused_before_it_is_opened(name: str, folder: Path) -> None:
+    with pytest.raises(OnnxImportError) as refused:
+        import_graph(folder / name)
+    assert refused.value.code == "onnx-unreadable"
 
 
 def test_refusal_says_what_to_change() -> None:
