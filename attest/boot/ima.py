@@ -59,7 +59,7 @@ class ImaEntry:
 
     @property
     def violation(self) -> bool:
-        """The kernel could not vouch for this file and extended ones instead."""
+        """The kernel could not vouch for this file and extended ones: nothing vouches for its name either."""
         return not any(self.template_digest)
 
     def measured(self, bank: int, *, padded: bool) -> bytes:

@@ -22,6 +22,7 @@ KERNEL_PCR: Final = 11
 LINE_CHARS_MAX: Final = 240  # a policy keeps 256 characters of a reference event
 
 _TEXT_CHARS_MAX: Final = 200
+_LATIN_END: Final = "\u0180"
 _SECURE_BOOT_LISTS: Final = ("PK", "KEK", "db", "dbx", "dbt", "dbr", "MokList", "MokListX", "MokListTrusted")
 _SWITCHES: Final = ("SecureBoot", "SetupMode", "AuditMode", "DeployedMode", "MokSBState", "MokListTrusted")
 _GRUB_PREFIXES: Final = (b"grub_cmd: ", b"kernel_cmdline: ", b"module_cmdline: ", b"grub_cmd ", b"kernel_cmdline ")
@@ -191,11 +192,12 @@ def _tagged(data: bytes) -> str:
 
 
 def _readable(data: bytes) -> str:
+    """UTF-8 or UTF-16 text on one line; empty for what is neither, or only looks like UTF-16 by chance."""
     for encoding in ("utf-8", "utf-16-le"):
         try:
             text = data.decode(encoding).rstrip("\0\r\n").replace("\n", " ").replace("\t", " ")
         except UnicodeDecodeError:
             continue
-        if text and text.isprintable():
+        if text and text.isprintable() and (encoding == "utf-8" or 2 * sum(c < _LATIN_END for c in text) >= len(text)):
             return text[:_TEXT_CHARS_MAX]
     return ""

@@ -9,7 +9,9 @@ import time
 
 import numpy as np
 
+from sitsedge.compiler.bounds.crown import activation
 from sitsedge.compiler.bounds.goal import Goal
+from sitsedge.compiler.graph.reference import products
 from sitsedge.compiler.reference import Ints
 
 STARTS = 192
@@ -51,10 +53,11 @@ def gradient(goal: Goal, rows: Ints) -> np.ndarray:
     """Slope of the goal's accumulator at each row, clamps as 0 or 1 and rounding as the identity; (rows, inputs)."""
     value, masks = rows, []
     for layer in goal.model.layers[:-1]:
-        q = (layer.accumulate(value) + layer.rounding) >> layer.shift
+        acc = products(value, layer.columns().T) + layer.bias
+        q = (acc + layer.rounding) >> layer.shift
         free = np.ones(q.shape) if layer.activation == "none" else ((q >= layer.low) & (q <= layer.high)).astype(float)
         masks.append(free / np.exp2(layer.shift))
-        value = layer.run(value)
+        value = activation(layer, acc)
     slope = np.broadcast_to(goal.sign * goal.model.layers[-1].columns()[goal.output], (len(rows), value.shape[1]))
     for layer, mask in zip(reversed(goal.model.layers[:-1]), reversed(masks), strict=True):
         slope = (slope * mask) @ layer.columns()

@@ -1,7 +1,8 @@
-"""Decide a goal: linear bounds, then a search for counter-examples, then splitting the box, then MILP.
+"""Decide a goal: linear bounds, a search for counter-examples, halving of a box of few sides, branch and bound, MILP.
 
-Every "proven" is a bound that holds in exact arithmetic (``crown``) or an exact MILP's dual bound (``milp``); every
-"refuted" is an input that the integer reference was run on. What neither reaches in time stays undecided.
+Every "proven" is a bound that holds in exact arithmetic (``crown``, ``dual``) or an exact MILP's dual bound (``milp``);
+every "refuted" is an input that the integer reference was run on. What neither reaches in time stays undecided, with
+the bound that was reached.
 """
 
 from __future__ import annotations
@@ -16,20 +17,21 @@ import numpy as np
 
 from sitsedge.compiler.bounds import milp
 from sitsedge.compiler.bounds.attack import attack, improve
+from sitsedge.compiler.bounds.branch import branch, tightened
 from sitsedge.compiler.bounds.crown import Crown, Floats, crown, upper_bounds
 from sitsedge.compiler.bounds.goal import Goal
 from sitsedge.compiler.reference import Ints
 
 Verdict = Literal["proven", "refuted", "undecided"]
 
-ATTACK_SHARE, SPLIT_SHARE = 0.1, 0.35
-"""Shares of the time for the search and for splitting; the MILP has the rest."""
+ATTACK_SHARE, SPLIT_SHARE, BRANCH_SHARE = 0.1, 0.35, 0.85
+"""Of the time left: for the search, for halving where the box has few sides, for the branches; MILP has the rest."""
 
 POINTS_MAX = 1 << 14
 """A box of at most so many inputs is tried out whole."""
 
 SPLIT_INPUTS_MAX = 16
-"""Halving a box helps while it has few sides; with more, splitting is stopped early and the MILP has its time."""
+"""Halving a box helps while it has few sides that are no points."""
 
 SPLIT_PARTS_MAX = 20_000
 """Open parts of the box kept at most: bounds memory."""
@@ -37,11 +39,15 @@ SPLIT_PARTS_MAX = 20_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """What became of one goal. ``counterexample`` (inputs,) in counts only where refuted."""
+    """What became of one goal. ``counterexample`` (inputs,) in counts only where refuted.
+
+    ``excess`` only where undecided: the goal's excess is proven to be no more than that.
+    """
 
     verdict: Verdict
     method: str
     counterexample: Ints | None = None
+    excess: int | None = None
 
 
 def decide(goal: Goal, deadline: float) -> Decision:
@@ -55,10 +61,26 @@ def decide(goal: Goal, deadline: float) -> Decision:
     row, excess = attack(goal, started + ATTACK_SHARE * (deadline - started))
     if excess > 0:
         return _refuted(goal, "attack", row)
-    share = SPLIT_SHARE if goal.low.size <= SPLIT_INPUTS_MAX or not milp.available() else SPLIT_SHARE / 10
-    decision = split(goal, whole, time.monotonic() + share * (deadline - time.monotonic()))
-    if decision.verdict != "undecided":
-        return decision
+    excess_max = _bound(goal, whole)[0] - goal.threshold
+    if np.count_nonzero(goal.low < goal.high) <= SPLIT_INPUTS_MAX or len(goal.model.layers) == 1:
+        decision = split(goal, whole, time.monotonic() + SPLIT_SHARE * (deadline - time.monotonic()))
+        if decision.verdict != "undecided":
+            return decision
+        excess_max = min(excess_max, decision.excess or excess_max)
+    return _exact(goal, whole, excess_max, deadline)
+
+
+def _exact(goal: Goal, whole: Crown, excess_max: int, deadline: float) -> Decision:
+    """Branch and bound over neurons, then MILP with the bounds that it began with."""
+    if len(goal.model.layers) > 1:
+        until = time.monotonic() + (BRANCH_SHARE if milp.available() else 1) * (deadline - time.monotonic())
+        whole, part = tightened(goal, whole, until)
+        found = branch(goal, part, until)
+        if found.proven:
+            return Decision("proven", "crown+branching")
+        if found.row is not None:
+            return _refuted(goal, "crown+branching", found.row)
+        excess_max = min(excess_max, found.excess)
     outcome = milp.solve(goal, whole, deadline)
     if outcome.proven:
         return Decision("proven", "crown+milp")
@@ -66,7 +88,7 @@ def decide(goal: Goal, deadline: float) -> Decision:
         row, excess = improve(goal, outcome.candidate, deadline)
         if excess > 0:
             return _refuted(goal, "milp", row)
-    return Decision("undecided", outcome.reason)
+    return Decision("undecided", outcome.reason, excess=excess_max)
 
 
 def _refuted(goal: Goal, method: str, row: Ints) -> Decision:
@@ -113,7 +135,7 @@ def split(goal: Goal, whole: Crown, deadline: float) -> Decision:
     parts: list[tuple[int, int, Ints, Ints, Floats]] = [(-bound, next(order), goal.low, goal.high, coefficients)]
     while parts:
         if time.monotonic() > deadline or len(parts) > SPLIT_PARTS_MAX:
-            return Decision("undecided", "time")
+            return Decision("undecided", "time", excess=-parts[0][0] - goal.threshold)
         _, _, low, high, coefficients = heapq.heappop(parts)
         j = int((np.abs(coefficients) * (high - low)).argmax())
         if low[j] == high[j]:

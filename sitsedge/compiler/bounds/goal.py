@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sitsedge.compiler.bounds.crown import activation
+from sitsedge.compiler.graph.reference import products
 from sitsedge.compiler.reference import IntegerModel, Ints
 
 
@@ -28,7 +30,7 @@ class Goal:
         """``sign · v - threshold`` for rows of inputs, exact: above zero where the goal is broken."""
         value = rows
         for layer in self.model.layers[:-1]:
-            value = layer.run(value)
+            value = activation(layer, products(value, layer.columns().T) + layer.bias)
         last = self.model.layers[-1]
         acc = value @ last.columns()[self.output] + last.bias[self.output]
         return np.asarray(self.sign * acc - self.threshold, dtype=np.int64)

@@ -21,6 +21,9 @@ from tests.attest.boot import captures, fuzz_eventlog, made
 from tests.attest.boot.captures import Capture, load
 
 
+STRIDE = 7  # of flipped bytes; the fuzzer takes all
+
+
 @pytest.fixture(scope="module", params=captures.NAMES)
 def capture(request: pytest.FixtureRequest, fixtures_dir: Path) -> Capture:
     return load(fixtures_dir, request.param)
@@ -54,20 +57,25 @@ def test_no_capture_verifies_with_the_values_of_another(capture: Capture, fixtur
         assert not replay(other.log, pcrs=parse_pcrs(capture.pcrs)).ok
 
 
-def test_every_truncation_is_refused_or_mismatches(capture: Capture) -> None:
+def test_truncations_are_refused_or_mismatch(capture: Capture) -> None:
     values = parse_pcrs(capture.pcrs)
-    for cut in range(len(capture.log)):
+    log = logformat.read(capture.log)
+    whole = [len(captures.header(log.banks))]  # ends between events, which only the values can tell
+    for record in log.records:
+        whole.append(whole[-1] + len(captures.record_bytes(record, log.banks)))
+    assert whole.pop() == len(capture.log)
+    for cut in sorted({*range(0, len(capture.log), STRIDE), *whole}):
         try:
             assert not replay(capture.log[:cut], pcrs=values).ok, cut
         except EventLogError:
             continue
 
 
-def test_every_flipped_byte_is_refused_mismatches_or_lies_in_words(capture: Capture) -> None:
+def test_a_flipped_byte_is_refused_mismatches_or_lies_in_words(capture: Capture) -> None:
     """The words are those that the profile has no digest for: a replay must not depend on them in anything."""
     values = parse_pcrs(capture.pcrs)
     accepted = []
-    for at in range(0, len(capture.log), 3):
+    for at in range(0, len(capture.log), STRIDE):
         raw = bytearray(capture.log)
         raw[at] ^= 1 << (at % 8)
         try:
@@ -76,7 +84,7 @@ def test_every_flipped_byte_is_refused_mismatches_or_lies_in_words(capture: Capt
                 accepted.append(at)
         except EventLogError:
             continue
-    assert len(accepted) < len(capture.log) / 3 / 4
+    assert len(accepted) < len(capture.log) / STRIDE / 4
 
 
 def test_every_flipped_bit_of_a_digest_mismatches(capture: Capture) -> None:
@@ -143,7 +151,7 @@ def test_a_list_of_another_boot_does_not_belong(fixtures_dir: Path) -> None:
 def test_mutations_by_the_fuzzer(fixtures_dir: Path) -> None:
     rng = random.Random(5)
     pool = fuzz_eventlog.seeds(fixtures_dir)
-    words = {fuzz_eventlog.attempt(pool, rng) for _ in range(1500)}
+    words = {fuzz_eventlog.attempt(pool, rng) for _ in range(600)}
     assert {"event-log", "mismatch", "ima-list", "same"} >= words - {"words only", "ima prefix", "ima mismatch"}
     assert {"event-log", "mismatch", "ima-list"} <= words
 

@@ -1,9 +1,9 @@
 """Integer graph → WebAssembly module: one function a node, integers only, equal graphs give equal bytes.
 
 ``sits_infer`` returns 0, or 1 when an input lies outside the box (the outputs are then untouched). Two variants compute
-the same integers: ``relaxed=False`` uses simd128; ``relaxed=True`` also keeps a byte copy, moved to 0 … 127, of every
-value whose proven bounds span no more, and multiplies it by ``i32x4.relaxed_dot_i8x16_i7x16_add_s``: sixteen products
-an instruction. That instruction is the same function on every machine only for such operands.
+the same integers: ``relaxed=False`` uses simd128; ``relaxed=True`` also keeps a byte copy, moved channel by channel to
+0 … 127, of every value whose proven bounds allow it, and multiplies it by ``i16x8.relaxed_dot_i8x16_i7x16_s``: sixteen
+products an instruction. That instruction is the same function on every machine only for such operands.
 
 Sources: WebAssembly Core Specification 2.0, chapter 5; relaxed SIMD proposal.
 """

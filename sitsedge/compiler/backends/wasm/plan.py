@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from sitsedge.compiler.backends.wasm.code import Code, Place
+from sitsedge.compiler.backends.wasm.code import VECTOR, Code, Place
 from sitsedge.compiler.backends.wasm.layout import NO_PADS, Memory, Region
+from sitsedge.compiler.graph import seven_bits
 from sitsedge.compiler.graph.integer_graph import (
     Conv,
     Dense,
@@ -18,9 +21,6 @@ from sitsedge.compiler.graph.integer_graph import (
 )
 from sitsedge.compiler.graph.intervals import ValueBounds
 from sitsedge.compiler.reference import IN_SHIFT_MAX, Ints
-
-RELAXED_SPAN = 127
-"""The relaxed dot product is one function on every machine only while its second operand lies in 0 … 127."""
 
 INT8_MIN, INT8_MAX = -128, 127
 
@@ -53,10 +53,10 @@ NO_UNROLL = Unroll(dots=0, position_dots=0, vectors=0, moves=0, probes=0, box=0)
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A byte copy of a region for the relaxed dot product: every int16 minus ``offset``, in 0 … 127."""
+    """A byte copy of a region for the relaxed dot product: every int16 minus its channel's offset, in 0 … 127."""
 
     start: int
-    offset: int
+    offsets: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +123,15 @@ class Plan:
 
     def pack(self, name: str, code: Code) -> None:
         """Emit the byte copy of a value where its proven bounds and a reader's weights allow the relaxed product."""
-        bound, held = self.bounds[name], self.held[name]
-        low, high = int(bound.low.min()), int(bound.high.max())
-        if held.region.pads != NO_PADS:
-            low, high = min(low, 0), max(high, 0)
-        if not self.relaxed or high - low > RELAXED_SPAN or not any(fits_int8(r) for r in self.weighted_readers(name)):
+        if not self.relaxed or not any(fits_int8(reader) for reader in self.weighted_readers(name)):
             return
-        # A value that is in 0 … 127 as it is needs no subtraction.
-        offset = 0 if low >= 0 and high <= RELAXED_SPAN else low
-        size = held.region.size
-        packed = Packed(self.memory.take(size // 2), offset)
+        held = self.held[name]
+        offsets = seven_bits.offsets(self.bounds[name], border=held.region.pads != NO_PADS)
+        if offsets is None or (np.ptp(offsets) and not _vectors_a_pixel(held.region)):
+            return
+        packed = Packed(self.memory.take(held.region.size // 2), offsets)
         self.held[name] = Held(held.region, held.addresses, packed)
-        _narrow_all(code, held.region, packed, unrolled=held.region.size // 32 <= self.unroll.vectors)
+        _narrow_all(self, code, held.region, packed)
 
 
 def fits_int8(node: Dense | Conv) -> bool:
@@ -146,23 +143,50 @@ def fits_int8(node: Dense | Conv) -> bool:
     return bool(columns.min() >= INT8_MIN and columns.max() <= INT8_MAX)
 
 
-def _narrow_all(code: Code, region: Region, packed: Packed, *, unrolled: bool) -> None:
+def _vectors_a_pixel(region: Region) -> int:
+    """Stores of sixteen bytes that one position's copy takes, or 0 where it is no whole number of them."""
+    if region.height * region.across == 1 and region.pads == NO_PADS:
+        return region.size // (2 * VECTOR)
+    return region.pixel // (2 * VECTOR) if region.pixel % (2 * VECTOR) == 0 else 0
+
+
+def _narrow_all(plan: Plan, code: Code, region: Region, packed: Packed) -> None:
     """The whole region, border and spare channels included; where those leave 0 … 127 the weights are 0."""
+    count = region.size // (2 * VECTOR)
+    unrolled = count <= plan.unroll.vectors
+    steps = ((Place(region.start), 2 * VECTOR), (Place(packed.start), VECTOR))
+    if not np.ptp(packed.offsets):
+        offset = int(packed.offsets[0])
 
-    def step(source: Place, target: Place) -> None:
-        code.base(target)
-        for half in (0, 16):
-            code.load_at(source.moved(half))
-            if packed.offset:
-                code.const_i16x8([packed.offset] * 8)
-                code.sub_i16x8()
-        code.narrow_i16x8_u()
-        code.store_at(target)
+        def same(source: Place, target: Place) -> None:
+            _narrow(code, source, target, partial(code.const_i16x8, [offset] * 8) if offset else None)
 
-    count = region.size // 32
-    code.repeat(
-        count,
-        ((Place(region.start), 32), (Place(packed.start), 16)),
-        step,
-        unrolled=unrolled,
-    )
+        code.repeat(count, steps, same, unrolled=unrolled)
+        return
+    a_pixel = _vectors_a_pixel(region)
+    spare = a_pixel * VECTOR - packed.offsets.size
+    table = Place(plan.memory.data(np.pad(packed.offsets, (0, spare)).astype("<i2")))
+
+    def vector(source: Place, target: Place, subtracted: Place) -> None:
+        _narrow(
+            code, source, target, partial(code.load_at, subtracted), partial(code.load_at, subtracted.moved(VECTOR))
+        )
+
+    def pixel(source: Place, target: Place) -> None:
+        inner = ((source, 2 * VECTOR), (target, VECTOR), (table, 2 * VECTOR))
+        code.repeat(a_pixel, inner, vector, unrolled=unrolled)
+
+    outer = tuple((place, step * a_pixel) for place, step in steps)
+    code.repeat(count // a_pixel, outer, pixel, unrolled=unrolled)
+
+
+def _narrow(code: Code, source: Place, target: Place, *subtract: Callable[[], None] | None) -> None:
+    """Sixteen int16, less what ``subtract`` pushes for all, or for either half, as bytes."""
+    code.base(target)
+    for half in range(2):
+        code.load_at(source.moved(VECTOR * half))
+        if (push := subtract[half % len(subtract)]) is not None:
+            push()
+            code.sub_i16x8()
+    code.narrow_i16x8_u()
+    code.store_at(target)

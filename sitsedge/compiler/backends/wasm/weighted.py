@@ -18,7 +18,7 @@ import numpy as np
 from sitsedge.compiler.backends.wasm.code import Code, Place
 from sitsedge.compiler.backends.wasm.kernels import Requantise, Unit, Work, constants_kernel, halves
 from sitsedge.compiler.backends.wasm.layout import BLOCK, Region, round_up
-from sitsedge.compiler.backends.wasm.plan import Plan, fits_int8
+from sitsedge.compiler.backends.wasm.plan import Held, Plan, fits_int8
 from sitsedge.compiler.backends.wasm.tables import tables_kernel
 from sitsedge.compiler.graph.integer_graph import Conv, Dense
 from sitsedge.compiler.reference import Ints
@@ -69,7 +69,7 @@ def _work(plan: Plan, node: Dense | Conv, target: Region) -> Work:
         units = _conv_units(node, row, pixel, lanes)
         source = int(moved(np.int64(region.base))) - node.pads[0] * row - node.pads[1] * pixel  # type: ignore[arg-type]
         steps = (node.strides[0] * row, node.strides[1] * pixel)
-    after = _requantise(plan, node, packed.offset if packed else 0)
+    after = _requantise(plan, node, 0 if packed is None else _moved_sums(node, held, packed.offsets))
     return Work(units, after, lanes, source, steps, (target.height, target.across), target)
 
 
@@ -102,7 +102,19 @@ def _conv_units(node: Conv, row: int, pixel: int, lanes: int) -> list[Unit]:
     return units
 
 
-def _requantise(plan: Plan, node: Dense | Conv, offset: int) -> Requantise:
+def _moved_sums(node: Dense | Conv, held: Held, offsets: Ints) -> Ints:
+    """Per output, what its sum lacks when every source is read less its channel's offset."""
+    columns = node.columns()
+    if isinstance(node, Dense):
+        region = held.region
+        channels = (held.addresses - region.base) % region.pixel // region.width
+        return np.asarray(columns @ offsets[channels])
+    by_channel = columns.reshape(*columns.shape[:2], -1).sum(axis=2)
+    groups = np.repeat(offsets.reshape(node.groups, -1), node.channels // node.groups, axis=0)
+    return np.asarray((by_channel * groups).sum(axis=1))
+
+
+def _requantise(plan: Plan, node: Dense | Conv, moved: Ints | int) -> Requantise:
     bound = plan.bounds[node.name].accumulator
     assert bound is not None, "intervals bound every sum"
     wide = (slice(None), *(None,) * (bound.acc_low.ndim - 1))
@@ -110,7 +122,7 @@ def _requantise(plan: Plan, node: Dense | Conv, offset: int) -> Requantise:
         (acc + node.rounding[wide]) >> node.shift[wide] for acc in (bound.acc_low, bound.acc_high)
     )  # fmt: skip
     clamps = (bool(np.any(low < node.low[wide])), bool(np.any(high > node.high[wide])))
-    start = node.bias + node.rounding + offset * node.columns().reshape(node.channels, -1).sum(axis=1)
+    start = node.bias + node.rounding + moved
     spare = round_up(node.channels, BLOCK) - node.channels
 
     def padded(values: Ints) -> Ints:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import wasmtime
@@ -271,8 +273,58 @@ def test_the_word_that_settling_branches_on_stays_zero(relaxed: bool) -> None:
     store.set_epoch_deadline(1)
     exports = wasmtime.Instance(store, wasmtime.Module(engine, emit_wasm(graph, relaxed=relaxed)), []).exports(store)
     memory, infer, at = exports["memory"], exports["sits_infer"], exports["sits_input"]
-    assert isinstance(memory, wasmtime.Memory) and isinstance(infer, wasmtime.Func) and isinstance(at, wasmtime.Func)
+    assert isinstance(memory, wasmtime.Memory)
+    assert isinstance(infer, wasmtime.Func)
+    assert isinstance(at, wasmtime.Func)
     for row in corners(graph, count=3):
         memory.write(store, row.astype("<i4").tobytes(), at(store))
         assert infer(store) == 0
         assert bytes(memory.read(store, NEVER_ADDRESS, NEVER_ADDRESS + 4)) == bytes(4)
+
+
+def scattered(shape: tuple[int, ...], *, span: int = 127, border: bool = False) -> Input:
+    """Every channel within ``span`` counts, each somewhere else (around 0 with ``border``)."""
+    rng = np.random.default_rng(shape[0])
+    low = -rng.integers(0, span + 1, shape[0]) if border else rng.integers(-20_000, 20_000, shape[0])
+    ends = (np.broadcast_to(edge.reshape(-1, *(1,) * (len(shape) - 1)), shape) for edge in (low, low + span))
+    box_low, box_high = ends
+    return Input.make("x", shape, box_low=box_low, box_high=box_high)
+
+
+def scattered_graphs() -> dict[str, tuple[IntegerGraph, bool]]:
+    """Graphs over inputs whose channels lie apart, and whether the relaxed product can read them."""
+    rng = np.random.default_rng(11)
+
+    def weights(*shape: int) -> np.ndarray:
+        return rng.integers(-127, 128, shape)
+
+    flat, wide = scattered((37,)), scattered((37,), span=128)
+    dense = Dense.make("d", "x", weights=weights(9, 37), shift=6)
+    picked = Select.make("s", "x", indices=rng.permutation(37)[:20], shape=(20,))
+    behind = Dense.make("d", "s", weights=weights(9, 20), shift=6)
+    listed = Select.make("s", "x", indices=np.arange(32 * 12), shape=(32 * 12,))
+    conv = Conv.make("c", "x", weights=weights(8, 16, 3, 3), pads=(1, 1, 1, 1), groups=2, shift=8)
+    plain = replace(conv, pads=(0, 0, 0, 0))
+    few = Conv.make("c", "x", weights=weights(8, 8, 2, 2), shift=8)
+    return {
+        "dense": (IntegerGraph.make(flat, (dense,)), True),
+        "dense-span-128": (IntegerGraph.make(wide, (dense,)), False),
+        "dense-behind-select": (IntegerGraph.make(flat, (picked, behind)), True),
+        "dense-over-positions": (
+            IntegerGraph.make(
+                scattered((32, 3, 4)), (listed, Dense.make("d", "s", weights=weights(5, 32 * 12), shift=8))
+            ),
+            True,
+        ),
+        "conv": (IntegerGraph.make(scattered((32, 4, 5)), (plain,)), True),
+        "conv-padded": (IntegerGraph.make(scattered((32, 4, 5), border=True), (conv,)), True),
+        "conv-of-eight-channels": (IntegerGraph.make(scattered((8, 4, 5)), (few,)), False),
+    }
+
+
+@pytest.mark.parametrize("name", scattered_graphs())
+@pytest.mark.parametrize("way", WAYS)
+def test_channels_that_lie_apart_are_moved_each_by_its_own_offset(name: str, way: str) -> None:
+    graph, fast = scattered_graphs()[name]
+    require_equal(graph, corners(graph, count=6), unroll=WAYS[way])
+    assert (RELAXED_DOT in emit_wasm(graph, relaxed=True)) == fast
