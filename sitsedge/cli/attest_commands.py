@@ -23,6 +23,7 @@ from sitsedge.cli import (
     attest_boot_commands,
     attest_enroll_commands,
     attest_policy_commands,
+    attest_predict_commands,
     attest_revoke_commands,
 )
 from sitsedge.cli.common import StateOption
@@ -38,6 +39,7 @@ app = typer.Typer(name="attest", help="Enrolment, quotes and their verification.
 attest_boot_commands.register(app)
 attest_revoke_commands.register(app)
 app.add_typer(attest_enroll_commands.app)
+attest_predict_commands.register(app)
 app.add_typer(attest_policy_commands.app, name="policy", help="Boot policies: show one, or make one.")
 
 NONCE_BYTES = 32

@@ -51,6 +51,8 @@ USAGE_CODES = frozenset(
         "pcr-file",
         "boot-policy-format",
         "boot-policy-version",
+        "boot-prediction",
+        "uefi-image",
     }
 )
 
