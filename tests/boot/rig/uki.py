@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,7 @@ def build(*, kernel: bytes, initrd: bytes, cmdline: str, folder: Path) -> bytes:
         source.write_bytes(data)
         command += ["--add-section", f"{name}={source}", "--change-section-vma", f"{name}={_ADDRESSES[name]:#x}"]
     target = folder / "uki.efi"
-    run([*command, STUB, target])
+    run([*command, STUB, target], env={**os.environ, "SOURCE_DATE_EPOCH": "0"})  # else the header tells the time
     return pad(target.read_bytes(), _CERTIFICATE_ALIGNMENT)
 
 
