@@ -200,7 +200,7 @@ def test_secure_boot_is_on_and_its_keys_are_in_the_evidence(secured: Secured) ->
 def test_unsigned_image_is_refused_by_the_firmware(secured: Secured) -> None:
     scene = secured.base.scene
     setup = scene.disk(scene.files, scene.uki(scene.files))
-    line = machine.refusal(setup, tpm=scene.tpm, folder=scene.folder / "unsigned")
+    line = machine.refusal(setup, tpm=scene.tpm, folder=scene.folder / "boots" / "unsigned")
     assert "BOOTX64" in line or "NVMe" in line
 
 
@@ -208,7 +208,7 @@ def test_image_changed_after_signing_is_refused_by_the_firmware(secured: Secured
     scene = secured.base.scene
     image = secured.signed(scene.uki(scene.files))
     changed = Files(image, image, "", {}).with_kernel_changed().kernel
-    line = machine.refusal(scene.disk(scene.files, changed), tpm=scene.tpm, folder=scene.folder / "altered")
+    line = machine.refusal(scene.disk(scene.files, changed), tpm=scene.tpm, folder=scene.folder / "boots" / "altered")
     assert "Access Denied" in line
 
 

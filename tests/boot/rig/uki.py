@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,16 @@ def build(*, kernel: bytes, initrd: bytes, cmdline: str, folder: Path) -> bytes:
         command += ["--add-section", f"{name}={source}", "--change-section-vma", f"{name}={_ADDRESSES[name]:#x}"]
     target = folder / "uki.efi"
     run([*command, STUB, target])
-    return pad(target.read_bytes(), _CERTIFICATE_ALIGNMENT)
+    return pad(_timeless(target.read_bytes()), _CERTIFICATE_ALIGNMENT)
+
+
+def _timeless(image: bytes) -> bytes:
+    """Without the time at which objcopy ran (COFF file header) and the checksum over it."""
+    data = bytearray(image)
+    (start,) = struct.unpack_from("<I", data, 0x3C)
+    data[start + 8 : start + 12] = bytes(4)
+    data[start + 24 + 64 : start + 24 + 68] = bytes(4)
+    return bytes(data)
 
 
 def sign(image: bytes, *, key: Path, certificate: Path, folder: Path) -> bytes:

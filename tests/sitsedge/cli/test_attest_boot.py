@@ -16,6 +16,7 @@ from attest.boot.replay import replay
 from attest.command import GateKey
 from sitsedge.cli.main import app
 from tests.attest.boot import captures, made
+from tests.attest.evidence import forge
 
 LOG = made.logs()["sha1-sha256"]
 
@@ -166,6 +167,7 @@ def test_explain_by_policy_and_by_log(boot: Path) -> None:
 def test_explain_wants_one_thing_to_compare_with(boot: Path) -> None:
     assert run("explain", boot / "log").exit_code == 2
     assert run("explain", boot / "log", "--policy", boot / "log", "--approved", boot / "log").exit_code == 2
+    assert run("explain", "--approved", boot / "log").exit_code == 2
     (boot / "bad").write_bytes(b"x")
     assert run("explain", boot / "bad", "--approved", boot / "log").exit_code == 1
 
@@ -218,6 +220,17 @@ def test_a_boot_that_does_not_replay_is_no_reference(boot: Path) -> None:
     (boot / "pcrs").write_text((boot / "other-pcrs").read_text())
     assert make(boot, "--pcr", "11", code=2)["error"]["code"] == "boot-policy-format"
     assert not (boot / "policy").exists()
+
+
+def test_evidence_is_a_reference_and_can_be_explained(boot: Path) -> None:
+    (boot / "evidence").write_bytes(forge.Case().evidence())
+    fixed = ("--name", "mill", "--key", boot / "key", "--out", boot / "policy")
+    data = answer("policy", "make", *fixed, "--evidence", boot / "evidence")
+    assert set(data["states"][0]["pcrs"]) == {str(pcr) for pcr in forge.PCRS}
+    assert answer("explain", "--evidence", boot / "evidence", "--policy", boot / "policy")["ok"]
+    forged = forge.Case(quoted={"pcr_digest": bytes(32)})
+    (boot / "evidence").write_bytes(forged.evidence())
+    assert answer("policy", "make", *fixed, "--evidence", boot / "evidence", code=2)["ok"] is False
 
 
 def test_wrong_words_are_usage(boot: Path) -> None:
