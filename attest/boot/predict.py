@@ -146,11 +146,6 @@ def uki_boot(image: bytes, *, secure_boot: bool, inner_measured: bool | None = N
     )
 
 
-def is_uki(image: bytes) -> bool:
-    """Whether a UEFI program carries a kernel. Raises ``ImageError``."""
-    return any(section.name == ".linux" for section in pe.parse(image).sections)
-
-
 def secure_boot_in(log: EventLog) -> bool:
     """Whether a boot had Secure Boot on, by PCR 7. Raises ``PredictError`` where the log does not say."""
     for event in log.of(PCR_SECURE_BOOT):
