@@ -100,7 +100,7 @@ ADVICE: Mapping[str, str] = {
     "TreeEnsembleRegressor": "trees are not compiled; train an MLP",
     "LinearClassifier": "export the decision function as Gemm, or train an MLP",
     "Normalizer": "normalising by a norm divides two computed values; use a Scaler",
-    "Sqrt": "a network cannot divide by what it computes; use batch normalisation, which folds into the layer before it",
+    "Sqrt": "a network cannot divide by what it computes; use batch normalisation, which folds away",
     "Reciprocal": "a network cannot divide by what it computes; use batch normalisation",
     "Equal": "feed real numbers; embeddings of integer tokens are not compiled",
     "Exp": "use Sigmoid, Tanh or a final Softmax",
