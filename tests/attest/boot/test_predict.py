@@ -122,6 +122,12 @@ def test_image_of_another_stub_is_refused() -> None:
         measured(unified(stub=b"#### LoaderInfo: systemd-boot 252 ####"))
 
 
+def test_stub_without_its_mark_is_known_by_what_it_tells_the_system() -> None:
+    told = "systemd-stub 252.39".encode("utf-16-le")
+    image = unified({".text": b"code" + told + b"code", ".sdmagic": b""})
+    assert measured(image).value(11) == measured(unified()).value(11)
+
+
 def test_image_without_kernel_is_refused() -> None:
     with pytest.raises(predict.PredictError, match="without a kernel"):
         measured(unified({".linux": b""}))
