@@ -223,6 +223,16 @@ def test_a_boot_that_does_not_replay_is_no_reference(boot: Path) -> None:
     assert not (boot / "policy").exists()
 
 
+def test_values_may_be_held_to_a_quote(boot: Path) -> None:
+    values = replay(LOG).computed[banks.SHA256]
+    quoted = {pcr: values[pcr] for pcr in (0, 7, 11)}
+    (boot / "quote").write_bytes(made.quote(quoted))
+    data = make(boot, "--quote", boot / "quote")
+    assert set(data["states"][0]["pcrs"]) == {"0", "7", "11"}
+    (boot / "quote").write_bytes(made.quote(quoted | {7: bytes(32)}))
+    assert make(boot, "--quote", boot / "quote", code=2)["error"]["code"] == "boot-policy-format"
+
+
 def test_evidence_is_a_reference_and_can_be_explained(boot: Path) -> None:
     (boot / "evidence").write_bytes(forge.Case().evidence())
     fixed = ("--name", "mill", "--key", boot / "key", "--out", boot / "policy")
