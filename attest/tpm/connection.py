@@ -68,6 +68,8 @@ class Connection:
             self._drop()
 
     def _open(self) -> Any:
+        if self._transport is not None and self._transport.gone:
+            self._drop()  # restarted meanwhile: nothing was under way, so nothing is lost
         if self._esapi is None:
             self._transport = DeadlineTcti(self.tcti, deadline_s=self.deadline_s)
             self._esapi = ESAPI(self._transport)

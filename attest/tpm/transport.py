@@ -95,6 +95,11 @@ class DeadlineTcti(PyTCTI):  # type: ignore[misc]  # the library ships no types
             self._fail(self._broken(f"{len(response)} bytes in a response of {size}"), None)
         return response
 
+    @property
+    def gone(self) -> bool:
+        """Whether the other side has closed the connection while nothing was under way."""
+        return bool(self._poll.poll(0))
+
     def do_finalize(self) -> None:
         """Close the connection; safe to call twice."""
         fd, self._fd = self._fd, -1
