@@ -23,20 +23,18 @@ from tpm2_pytss.types import (
     TPMU_SIG_SCHEME,
 )
 
-from attest import cbor
 from attest.structures import DIGEST_BYTES, parse_ecc_public, parse_ecdsa_signature, tpm2b
 from attest.tpm import authorization, counters, keys, sessions
-from attest.tpm.approval import POINT_BYTES, Approval, SealTarget, Use, open_file, sealing_policy
+from attest.tpm.approval import POINT_BYTES, Approval, SealTarget, Use, sealing_policy
 from attest.tpm.authorization import naming, refused
 from attest.tpm.counters import Counter, NvCounter
 from attest.tpm.device import TpmDevice
 from attest.tpm.errors import SealError, TpmError
 from attest.tpm.responses import RC_BINDING, RC_INTEGRITY, RC_PCR_CHANGED, RC_POLICY_FAIL
+from attest.tpm.secret import SealedSecret, parse_secret
 from attest.tpm.templates import AK, STORAGE, secret_public, signer
 
 MAX_SECRET_BYTES: Final = 128  # MAX_SYM_DATA (Part 2, annex A): a key, not a file
-_SECRET: Final = "sits-sealed-secret-1"  # noqa: S105 - the name of a format
-_MAX_PRIVATE: Final = 512  # a sealed secret of 128 bytes has some 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,22 +123,19 @@ class Sealing:
             ):
                 private, made, _, _, _ = esapi.create(parent.tr, sensitive, public, session1=session)
             unique = keys.public_bytes(made)[-DIGEST_BYTES:]
-            return cbor.dumps({0: _SECRET, 1: self._authority, 2: unique, 3: bytes(private)})
+            return SealedSecret(authority=self._authority, unique=unique, private=bytes(private)).encode()
 
     def unseal(self, secret: bytes, approvals: Sequence[Approval]) -> bytearray:
         """The secret, if one of ``approvals`` holds now. Erase it after use; copies in the library's memory remain.
 
         Crosses the bus encrypted. ``seal-secret``: another TPM sealed it, or it was changed.
         """
-        fields = open_file(secret, _SECRET)
-        authority, unique = fields.octets(1, size=POINT_BYTES), fields.octets(2, size=DIGEST_BYTES)
-        private = fields.octets(3, low=1, high=_MAX_PRIVATE)
-        fields.done()
-        if authority != self._authority:
-            raise refused("seal-authority", f"a secret for {authority.hex()}", self._authority.hex())
+        sealed = parse_secret(secret)
+        if sealed.authority != self._authority:
+            raise refused("seal-authority", f"a secret for {sealed.authority.hex()}", self._authority.hex())
 
         def use(esapi: Any, objects: _Objects, session: Any) -> Any:
-            with _loaded_secret(esapi, self._parent(esapi), objects.policy, unique, private) as handle:
+            with _loaded_secret(esapi, self._parent(esapi), objects.policy, sealed) as handle:
                 return esapi.unseal(handle, session1=session)
 
         with self._device.connection.call(key=self._objects is None) as esapi:
@@ -208,11 +203,11 @@ class Sealing:
 
 
 @contextlib.contextmanager
-def _loaded_secret(esapi: Any, parent: keys.Loaded, policy: bytes, unique: bytes, private: bytes) -> Iterator[Any]:
-    public = secret_public(policy)[:-2] + tpm2b(unique)
+def _loaded_secret(esapi: Any, parent: keys.Loaded, policy: bytes, sealed: SealedSecret) -> Iterator[Any]:
+    public = secret_public(policy)[:-2] + tpm2b(sealed.unique)
     area = TPM2B_PUBLIC(publicArea=keys.unmarshal_public(public))
     with naming("seal-secret", (RC_INTEGRITY, RC_BINDING), "a secret of another TPM, or changed", "one sealed here"):
-        handle = esapi.load(parent.tr, TPM2B_PRIVATE(private), area)
+        handle = esapi.load(parent.tr, TPM2B_PRIVATE(sealed.private), area)
     try:
         with naming("seal-authority", RC_POLICY_FAIL, "a secret under another policy", "one of this authority"):
             yield handle

@@ -131,7 +131,8 @@ def test_use_disturbed_at_any_command_is_a_typed_error_and_works_again(scene: Sc
                 _use(sealing, approvals, secret)
             _use(sealing, approvals, secret)
             assert device.handles_in_use() == IDLE
-        assert lost > count // STRIDE // 2
+        if fault is wire.cut_after:  # a truncated or garbled answer may be one whose content does not matter
+            assert lost == len(range(first, count, STRIDE))
 
 
 def test_counter_whose_answer_was_lost_never_goes_back(scene: Scene) -> None:
