@@ -9,7 +9,6 @@ of all that meet the goal, by circuit rows or by speed, else the most accurate.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -24,9 +23,11 @@ from sitsedge.compiler.graph.float_graph import FloatGraph, Floats
 from sitsedge.compiler.graph.integer_graph import Conv, Dense, IntegerGraph
 from sitsedge.compiler.graph.intervals import ValueBounds, graph_bounds
 from sitsedge.compiler.graph.model import GraphModel
+from sitsedge.compiler.graph.seven_bits import serves
 from sitsedge.compiler.network import FloatNetwork
 from sitsedge.compiler.quantise import NEARLY_BEST, Goal, Quantised, Scales, quantise
 from sitsedge.compiler.quantiser.build import build
+from sitsedge.compiler.quantiser.candidates import choosing, fast, uniform
 from sitsedge.compiler.quantiser.chains import layer_errors, network_of
 from sitsedge.compiler.quantiser.cost import circuit_rows
 from sitsedge.compiler.quantiser.formats import FAST_BITS, TABLE_BITS_MAX, Format
@@ -39,17 +40,11 @@ from sitsedge.compiler.quantiser.reasons import (
     uniform_reasons,
     widened_reason,
 )
-from sitsedge.compiler.quantiser.scales import chooses
 from sitsedge.compiler.quantiser.sizes import require_moderate_values, require_moderate_weights
 from sitsedge.compiler.quantiser.weighted import Fits
 from sitsedge.compiler.reference import IntegerModel, Ints
 
 Prefer = Literal["rows", "speed"]
-
-OPEN_BITS = (6, 7, 8, 9, 10, 11, 12)
-SATURATED_BITS = (7, 8, 10, 12)
-CLIPPED_BITS_MAX = 8
-"""With more bits, cutting off what is rare gains nothing."""
 
 WIDE = Format(12, saturate=False)
 """What a value is widened to: int16 with room for what the calibration rows did not show."""
@@ -87,7 +82,7 @@ class QuantisedGraph:
     source: FloatGraph | FloatNetwork
     reasons: Mapping[str, str]
     wide: int
-    """Number of layers with weights whose source is not proven to lie in 0 … 127, as the fast kernel wants it."""
+    """Number of layers with weights that the relaxed dot product cannot compute, by the bounds proven."""
     chain: Quantised | None = None
     """What ``compiler.quantise`` chose, where the graph is a chain of dense layers."""
 
@@ -121,16 +116,19 @@ def quantise_graph(
     found: list[QuantisedGraph] = []
     failure: QuantiseError | None = None
     large = _multiplications(problem.graph) * len(problem.counts) > LARGE_WORK
-    for format_ in _uniform(large=large):
+    asked = [dict.fromkeys(choosing(problem), format_) for format_ in uniform(large=large)]
+    if prefer == "speed":
+        asked += [fast(problem, rule) for rule in RULES]
+    for formats in asked:
         try:
-            found.append(trial(problem, dict.fromkeys(_choosing(problem), format_), goal, fits))
+            found.append(trial(problem, formats, goal, fits))
         except QuantiseError as error:
             failure = error
     if not found:
         assert failure is not None, "at least one format was tried"
         raise failure
     if not large:
-        found += _widened(problem, found, goal, fits)
+        found += _widened(problem, found, goal, fits, prefer)
         if prefer == "rows":
             found += _narrowed(problem, select(found, prefer), goal, fits)
     return select(found, prefer)
@@ -172,32 +170,25 @@ def select(found: list[QuantisedGraph], prefer: Prefer) -> QuantisedGraph:
     return replace(best_of, reasons={**general, **best_of.reasons})
 
 
-def _uniform(*, large: bool) -> list[Format]:
-    if large:
-        return [Format(7, saturate=True, rule="mse"), Format(7, saturate=True), Format(12, saturate=True)]
-    saturated = [
-        Format(bits, saturate=True, rule=rule)
-        for bits, rule in itertools.product(SATURATED_BITS, RULES)
-        if bits <= CLIPPED_BITS_MAX or rule == RULES[0]
-    ]
-    return [*(Format(bits, saturate=False) for bits in OPEN_BITS), *saturated]
-
-
 def _multiplications(graph: FloatGraph) -> int:
     """Of one inference."""
     weighted = (node for node in graph.nodes if isinstance(node, FloatDense | FloatConv))
     return sum(node.weights.size * (node.size // len(node.weights)) for node in weighted)
 
 
-def _widened(problem: Problem, found: list[QuantisedGraph], goal: Goal, fits: Fits) -> list[QuantisedGraph]:
-    """From the most accurate fast graph on, widen the value that helps most until the goal is met."""
-    chosen = [name for name in _choosing(problem) if name not in problem.freedom.fixed]
-    fast = [q for q in found if all(q.formats[n].bits == FAST_BITS and q.formats[n].saturate for n in chosen)]
-    if not fast:
+def _widened(
+    problem: Problem, found: list[QuantisedGraph], goal: Goal, fits: Fits, prefer: Prefer
+) -> list[QuantisedGraph]:
+    """From the best fast graph on, widen the value that helps most until the goal is met."""
+    free = [name for name in choosing(problem) if name not in problem.freedom.fixed]
+    chosen = free if prefer == "rows" else [name for name in free if name not in problem.table_fed]
+    narrowest = [q for q in found if all(q.formats[n].bits <= FAST_BITS and q.formats[n].saturate for n in chosen)]
+    if not narrowest:
         return []
-    current, made, tried = min(fast, key=lambda q: q.rms), list[QuantisedGraph](), 0
+    current = min(narrowest, key=lambda q: (q.wide if prefer == "speed" else 0, q.rms))
+    made, tried = list[QuantisedGraph](), 0
     for _ in range(WIDENINGS_MAX):
-        narrow = [name for name in chosen if current.formats[name].bits == FAST_BITS]
+        narrow = [name for name in chosen if current.formats[name].bits <= FAST_BITS]
         if current.meets_goal or not narrow or tried + len(narrow) > TRIALS_MAX:
             break
         tried += len(narrow)
@@ -211,7 +202,7 @@ def _widened(problem: Problem, found: list[QuantisedGraph], goal: Goal, fits: Fi
         if not steps:
             break
         best = min(steps, key=lambda q: q.rms)
-        name = next(name for name in narrow if best.formats[name].bits != FAST_BITS)
+        name = next(name for name in narrow if best.formats[name].bits > FAST_BITS)
         current = replace(best, reasons={**current.reasons, name: widened_reason(current.rms, best.rms)})
         made.append(current)
     return made
@@ -222,7 +213,7 @@ def _narrowed(problem: Problem, start: QuantisedGraph, goal: Goal, fits: Fits) -
     if not start.meets_goal:
         return []
     current, tried = start, 0
-    for name in _choosing(problem):
+    for name in choosing(problem):
         while tried < TRIALS_MAX and current.formats[name].bits > NARROWEST_BITS:
             tried += 1
             narrower = replace(current.formats[name], bits=current.formats[name].bits - 1)
@@ -235,11 +226,6 @@ def _narrowed(problem: Problem, start: QuantisedGraph, goal: Goal, fits: Fits) -
             reasons = {**current.reasons, name: narrowed_reason(current.rows, made.rows)}
             current = replace(made, reasons=reasons)
     return [current]
-
-
-def _choosing(problem: Problem) -> list[str]:
-    """Values whose format is chosen: all but the input, the output and what only hands on."""
-    return [node.name for node in problem.graph.nodes if chooses(node)]
 
 
 def trial(problem: Problem, formats: Mapping[str, Format], goal: Goal, fits: Fits) -> QuantisedGraph:
@@ -299,5 +285,4 @@ def _bound_reasons(problem: Problem, asked: Mapping[str, Format], made: Mapping[
 
 
 def _wide(graph: IntegerGraph, bounds: Mapping[str, ValueBounds]) -> int:
-    read = [bounds[node.source] for node in graph.nodes if isinstance(node, Dense | Conv)]
-    return sum(1 for value in read if value.low.min() < 0 or value.high.max() >= 1 << FAST_BITS)
+    return sum(1 for node in graph.nodes if isinstance(node, Dense | Conv) and not serves(node, bounds[node.source]))
