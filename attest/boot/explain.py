@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,7 @@ from attest.boot import event_types as types
 from attest.boot.eventlog import Event, EventLog
 from attest.boot.policy import BootPolicy, BootState
 
-_PAIRS_MAX: Final = 250_000  # of events compared one by one (0.1 s); larger rests are paired in order
+_PAIRS_MAX: Final = 40_000  # of events whose longest common course is looked for; larger rests are paired in order
 _ENTRIES_SHOWN: Final = 4
 _TYPED: Final = re.compile(r"EV_\w+ (?:(['\"])(.*)\1|(?!\()(.+))")  # the words in quotes or without
 _OWN: Final = re.compile(r"(sits:component \S+|sits:\w+) (.+)")  # measured boot in software: what, then which
@@ -135,19 +136,49 @@ def _unexplained(pcr: int, before: str, after: str) -> Change:
 
 def _changes(pcr: int, before: Sequence[Item], after: Sequence[Item]) -> list[Change]:
     old, new = _left_over(before, after)
+    rest = _Rest(new)
     changes: list[Change] = []
     for item in old:
-        if any(other.digest == item.digest for other in new):
-            twin = next(other for other in new if other.digest == item.digest)
-            new.remove(twin)
-            changes.append(_change(pcr, "moved", item, twin))
-        elif (match := _partner(item, new)) is not None:
-            new.remove(match)
-            changes.append(_change(pcr, "changed" if match.subject == item.subject else "replaced", item, match))
-        else:
-            changes.append(_change(pcr, "removed", item, None))
-    changes += [_change(pcr, "added", None, item) for item in new]
+        match = rest.partner(item)
+        kind = "removed" if match is None else "moved" if match.digest == item.digest else "changed"
+        if match is not None and kind == "changed" and match.subject != item.subject:
+            kind = "replaced"
+        changes.append(_change(pcr, kind, item, match))
+    changes += [_change(pcr, "added", None, item) for item in rest.left()]
     return list(dict.fromkeys(changes))  # the stub measures a section's name and content: two events, one thing
+
+
+class _Rest:
+    """Events that are not paired yet, found by what they have in common with another; each is given away once."""
+
+    __slots__ = ("_items", "_keys", "_taken")
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self._items = items
+        self._taken: set[int] = set()
+        self._keys: dict[tuple[str, object], deque[int]] = {}
+        for at, item in enumerate(items):
+            for key in self._of(item):
+                self._keys.setdefault(key, deque()).append(at)
+
+    @staticmethod
+    def _of(item: Item) -> tuple[tuple[str, object], ...]:
+        """From the closest kinship to the loosest."""
+        return (("digest", item.digest), ("text", item.text), ("subject", item.subject), ("kind", item.kind))
+
+    def partner(self, item: Item) -> Item | None:
+        """The event that takes the place of ``item``: the same at another place, the same thing, or the same type."""
+        for key in self._of(item):
+            waiting = self._keys.get(key, deque())
+            while waiting:
+                at = waiting.popleft()
+                if at not in self._taken:
+                    self._taken.add(at)
+                    return self._items[at]
+        return None
+
+    def left(self) -> list[Item]:
+        return [item for at, item in enumerate(self._items) if at not in self._taken]
 
 
 def _left_over(before: Sequence[Item], after: Sequence[Item]) -> tuple[list[Item], list[Item]]:
@@ -165,16 +196,6 @@ def _left_over(before: Sequence[Item], after: Sequence[Item]) -> tuple[list[Item
     gone = {at for tag, low, high, _, _ in matcher.get_opcodes() if tag != "equal" for at in range(low, high)}
     come = {at for tag, _, _, low, high in matcher.get_opcodes() if tag != "equal" for at in range(low, high)}
     return [old[at] for at in sorted(gone)], [new[at] for at in sorted(come)]
-
-
-def _partner(item: Item, candidates: Sequence[Item]) -> Item | None:
-    """The event that takes the place of ``item``: the same subject, or the next of the same type."""
-    tests: tuple[Callable[[Item], bool], ...] = (
-        lambda other: other.text == item.text,
-        lambda other: other.subject == item.subject,
-        lambda other: other.kind == item.kind,
-    )
-    return next((other for test in tests for other in candidates if test(other)), None)
 
 
 def _change(pcr: int, kind: str, before: Item | None, after: Item | None) -> Change:

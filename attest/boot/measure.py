@@ -41,8 +41,9 @@ PCR_KERNEL: Final = 11
 PCR_CMDLINE: Final = 12
 PCR_APPLICATION: Final = 13
 SOFTWARE_PCRS: Final = (PCR_KERNEL, PCR_CMDLINE, PCR_APPLICATION)
-# With the firmware's own, 0..7 (TCG PFP §3.3.4); PCRs that user space goes on extending (8..10, 15) are left out.
-QUOTED_PCRS: Final = (0, 1, 2, 3, 4, 5, 6, 7, *SOFTWARE_PCRS)
+PCR_KERNEL_INPUT: Final = 9  # Linux's EFI stub: load options and initrd; where no unified image is booted, only there
+# With the firmware's own, 0..7 (TCG PFP §3.3.4). GRUB's 8 and those that user space goes on extending (10, 15) are out.
+QUOTED_PCRS: Final = (0, 1, 2, 3, 4, 5, 6, 7, PCR_KERNEL_INPUT, *SOFTWARE_PCRS)
 
 FIRMWARE_LOG: Final = Path("/sys/kernel/security/tpm0/binary_bios_measurements")
 PACKAGES: Final = ("attest", "fieldbus", "sitsedge")

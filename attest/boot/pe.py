@@ -52,7 +52,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A parsed program. ``digest`` is the Authenticode SHA-256: the same before and after signing."""
+    """A parsed program. ``digest`` is the Authenticode SHA-256.
+
+    Signing changes it only where the signer pads the file: to eight bytes, behind the sections. Predict from the
+    signed file.
+    """
 
     machine: str
     digest: bytes

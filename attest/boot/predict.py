@@ -182,24 +182,29 @@ def predict(boot: Boot, *, reference: EventLog | None = None) -> EventLog:
         )
         return EventLog(lead + new)
     old = _old_positions(reference)
+    new = _from_the_same_places(new, [reference.events[position] for position in sorted(old)])
+    waiting = {pcr: [event for event in new if event.pcr == pcr] for pcr in PREDICTED}
+    last = {reference.events[position].pcr: position for position in sorted(old)}
     events: list[Event] = []
-    placed: set[int] = set()
     for position, event in enumerate(reference.events):
         if position not in old:
             events.append(event)
-        elif event.pcr not in placed:
-            placed.add(event.pcr)
-            events += _with_data(new, event)
-    events += [event for event in new if event.pcr not in placed]
+            continue
+        rest = waiting[event.pcr]
+        count = len(rest) if position == last[event.pcr] else 1
+        events += rest[:count]
+        del rest[:count]
+    events += [event for pcr in PREDICTED for event in waiting[pcr]]
     return EventLog(tuple(events), reference.startup_locality)
 
 
-def _with_data(new: Sequence[Event], old: Event) -> list[Event]:
-    """The new events of one PCR; the first program is loaded from where the old one was."""
-    events = [event for event in new if event.pcr == old.pcr]
-    if old.pcr == PCR_PROGRAMS:
-        events[0] = Event(old.pcr, old.kind, events[0].digest, old.data)
-    return events
+def _from_the_same_places(new: Sequence[Event], old: Sequence[Event]) -> tuple[Event, ...]:
+    """The new programs with the device paths of the old ones: an update replaces files where they are."""
+    paths = iter([event.data for event in old if event.pcr == PCR_PROGRAMS])
+    return tuple(
+        Event(event.pcr, event.kind, event.digest, next(paths, event.data)) if event.pcr == PCR_PROGRAMS else event
+        for event in new
+    )
 
 
 def _old_positions(reference: EventLog) -> frozenset[int]:

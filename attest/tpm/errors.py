@@ -19,3 +19,30 @@ class TpmLost(TpmError):
 
 class TpmDeadline(TpmLost):
     """The TPM did not answer in time; the next call opens a fresh context."""
+
+
+class TpmBusy(TpmError):
+    """The TPM asked to be asked again later, several times. Code ``tpm-busy``; the command was not carried out."""
+
+
+class TpmFull(TpmError):
+    """No room for another object, session or index. Code ``tpm-full``; the next call starts with empty slots."""
+
+
+class TpmLockout(TpmError):
+    """Too many wrong passwords. Code ``tpm-lockout``; keys without dictionary-attack protection, as ours, go on."""
+
+
+class TpmFailed(TpmError):
+    """The TPM says it failed: this command alone, or all until it is restarted. Code ``tpm-failure``."""
+
+
+class SealError(TpmError):
+    """A sealed key or secret stays closed.
+
+    Codes, in the order of the checks: ``seal-approvals`` (none), ``seal-authority`` (signed by another authority),
+    ``seal-device`` (made for another device), ``seal-use`` (for signing, not unsealing, or the other way round),
+    ``seal-counter`` (names another counter), ``seal-stale`` (withdrawn by a later generation), ``seal-state`` (this
+    is not the approved boot state), ``seal-signature`` (the approval was changed). Also ``seal-file`` for bytes that
+    are no approval, target or sealed secret, and ``seal-size`` for a secret too long.
+    """

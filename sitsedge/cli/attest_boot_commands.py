@@ -11,11 +11,12 @@ import typer
 from attest.boot import banks
 from attest.boot.errors import EventLogError, ImaError
 from attest.boot.event_types import type_name
-from attest.boot.eventlog import Event, parse
+from attest.boot.eventlog import Event, EventLog, parse
 from attest.boot.explain import explain, explain_policy, of_log
 from attest.boot.logformat import MAX_LOG_BYTES, Record
 from attest.boot.policy import MAX_POLICY_BYTES, parse_policy
 from attest.boot.replay import MAX_PCR_FILE_BYTES, Replay, parse_pcrs, replay
+from attest.evidence.claims import MAX_EVIDENCE_BYTES, parse_evidence
 from attest.files import named
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, reported
 
@@ -64,18 +65,18 @@ def _refuse(output: Output, error: EventLogError | ImaError) -> None:
 
 
 def explain_log(
-    eventlog: LogArgument,
+    eventlog: Annotated[Path | None, typer.Argument(help="boot event log (binary_bios_measurements)")] = None,
+    evidence: Annotated[Path | None, typer.Option("--evidence", help="or evidence, which carries the log")] = None,
     policy: Annotated[Path | None, typer.Option("--policy", help="approved states: boot-policy.cose")] = None,
     approved: Annotated[Path | None, typer.Option("--approved", help="or the log of an approved boot")] = None,
     output: Output = OutputOption,
 ) -> None:
     """Say in words what changed since the approved boot; exit 0 only if nothing did. The log is taken at its word."""
     with reported(output):
-        if (policy is None) == (approved is None):
-            complain("--policy or --approved", "give what to compare with, one of the two")
-            raise typer.Exit(Exit.USAGE)
+        _one_of("EVENTLOG or --evidence", eventlog, evidence)
+        _one_of("--policy or --approved", policy, approved)
         try:
-            current = parse(read_bounded(eventlog, MAX_LOG_BYTES))
+            current = _current_log(eventlog, evidence)
             if policy is not None:
                 known, _ = parse_policy(read_bounded(policy, MAX_POLICY_BYTES))
                 label, changes = explain_policy(known, current)
@@ -89,6 +90,20 @@ def explain_log(
         data = {"ok": not changes, "approved": label, "changes": [asdict(change) for change in changes]}
         emit(output, data, lambda: print("\n".join([str(change) for change in changes] or ["nothing changed"])))
     raise typer.Exit(Exit.REFUSED if changes else Exit.OK)
+
+
+def _one_of(names: str, *given: Path | None) -> None:
+    if sum(path is not None for path in given) != 1:
+        complain(names, "give one of the two")
+        raise typer.Exit(Exit.USAGE)
+
+
+def _current_log(log: Path | None, evidence: Path | None) -> EventLog:
+    if log is not None:
+        return parse(read_bounded(log, MAX_LOG_BYTES))
+    assert evidence is not None
+    claims, _ = parse_evidence(read_bounded(evidence, MAX_EVIDENCE_BYTES))
+    return parse(claims.event_log)
 
 
 def replay_data(result: Replay) -> dict[str, Any]:

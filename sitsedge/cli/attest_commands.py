@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from attest.command import SessionKey
-from attest.evidence.record import parse_record
+from attest.boot.policy import MAX_POLICY_BYTES
+from attest.command import GateKey, SessionKey
+from attest.evidence.claims import MAX_EVIDENCE_BYTES
+from attest.evidence.ear import attestation_result, sign_jwt
+from attest.evidence.record import MAX_RECORD_BYTES
+from attest.evidence.revocation import MAX_LIST_BYTES
 from attest.evidence.verdict import Verdict
-from attest.evidence.verify import NOTHING_SEEN, verify_evidence
-from sitsedge.cli import attest_boot_commands, attest_policy_commands
+from attest.evidence.verify import Seen, verify_evidence
+from sitsedge.cli import (
+    attest_boot_commands,
+    attest_enroll_commands,
+    attest_policy_commands,
+    attest_predict_commands,
+    attest_revoke_commands,
+)
 from sitsedge.cli.common import StateOption
+from sitsedge.cli.files import put, read_at_most
 from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
 from sitsedge.loop.epoch import make_evidence
 from sitsedge.supervisor.keys import read_public
@@ -24,27 +37,14 @@ from sitsedge.supervisor.state import state_dir_of
 
 app = typer.Typer(name="attest", help="Enrolment, quotes and their verification.", no_args_is_help=True)
 attest_boot_commands.register(app)
+attest_revoke_commands.register(app)
+app.add_typer(attest_enroll_commands.app)
+attest_predict_commands.register(app)
 app.add_typer(attest_policy_commands.app, name="policy", help="Boot policies: show one, or make one.")
 
 NONCE_BYTES = 32
+POLICY = "boot-policy.cose"
 ConfigArgument = Annotated[Path, typer.Option("--config", help="deployment file")]
-
-
-@app.command("enroll")
-def enroll(config: ConfigArgument, state_dir: StateOption = None, output: Output = OutputOption) -> None:
-    """Bind this machine's TPM to a device record (development profile: with the keys made here)."""
-    with reported(output), _session(config, state_dir) as session:
-        prepared = session.prepare()
-        record, _ = parse_record((prepared.state.trust / "device-record.cbor").read_bytes())
-        data = {
-            "device_id": record.device_id,
-            "tpm_kind": record.tpm_kind,
-            "ak_name": record.ak_name,
-            "ek_name": record.ek_name,
-            "enrolled_by": record.enrolled_by,
-            "manufacturer": record.manufacturer,
-        }
-        emit(output, data, lambda: _fields(data))
 
 
 @app.command("quote")
@@ -74,23 +74,63 @@ def verify(
     trust: Annotated[Path, typer.Option("--trust", help="folder with device record, boot policy and policy.pub")],
     module: Annotated[str, typer.Option("--module", help="expected module digest, hex")],
     deployment: Annotated[str, typer.Option("--deployment", help="expected deployment digest, hex")],
+    last_reset: Annotated[
+        int | None, typer.Option("--last-reset-count", min=0, help="of the last accepted evidence of this device")
+    ] = None,
+    least_policy: Annotated[
+        int | None, typer.Option("--min-policy-version", min=1, help="of the last accepted boot policy")
+    ] = None,
+    revocations: Annotated[Path | None, typer.Option("--revocations", help="the plant's revocation list")] = None,
+    application_pcr: Annotated[
+        int | None, typer.Option("--application-pcr", help="PCR (16 or 23) that must hold module and deployment")
+    ] = None,
+    ear: Annotated[Path | None, typer.Option("--ear", help="new file: the result as an EAR claims set (JSON)")] = None,
+    ear_key: Annotated[
+        Path | None, typer.Option("--ear-key", help="sign the EAR with this key: a JWT instead of JSON")
+    ] = None,
     output: Output = OutputOption,
 ) -> None:
     """Verify evidence with files alone; every check is shown with what was found and expected."""
     with reported(output):
+        data, policy_file = read_at_most(evidence, MAX_EVIDENCE_BYTES), read_at_most(trust / POLICY, MAX_POLICY_BYTES)
+        now_ns, asked = time.time_ns(), _hex(nonce, "--nonce")
         verdict = verify_evidence(
-            evidence.read_bytes(),
-            nonce=bytes.fromhex(nonce),
-            record=(trust / "device-record.cbor").read_bytes(),
-            policy=(trust / "boot-policy.cose").read_bytes(),
+            data,
+            nonce=asked,
+            record=read_at_most(trust / "device-record.cbor", MAX_RECORD_BYTES),
+            policy=policy_file,
             policy_public=read_public(trust / "policy.pub"),
-            expected_module=bytes.fromhex(module),
-            expected_deployment=bytes.fromhex(deployment),
-            now_ns=time.time_ns(),
-            seen=NOTHING_SEEN,
+            expected_module=_hex(module, "--module"),
+            expected_deployment=_hex(deployment, "--deployment"),
+            now_ns=now_ns,
+            seen=Seen(last_reset, least_policy),
+            revocations=None if revocations is None else read_at_most(revocations, MAX_LIST_BYTES),
+            application_pcr=application_pcr,
         )
+        if ear is not None:
+            build = f"sitsedge {version('sitsedge')}"
+            result = attestation_result(verdict, data, nonce=asked, policy=policy_file, build=build, now_ns=now_ns)
+            put(ear, _result_file(result, ear_key))
         emit(output, _verdict(verdict), lambda: print("\n".join(map(str, verdict.checks))))
     raise typer.Exit(Exit.OK if verdict.ok else Exit.REFUSED)
+
+
+def _hex(text: str, option: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{option} wants hexadecimal digits") from error
+
+
+def _result_file(result: dict[str, Any], key: Path | None) -> bytes:
+    """The EAR as JSON, or as a JWT where there is a key."""
+    if key is None:
+        return json.dumps(result, indent=1, ensure_ascii=False).encode() + b"\n"
+    signer = GateKey.load(key)
+    try:
+        return sign_jwt(result, signer).encode() + b"\n"
+    finally:
+        signer.erase()
 
 
 def _session(config: Path, state_dir: Path | None) -> Session:

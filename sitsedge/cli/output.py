@@ -44,11 +44,20 @@ USAGE_CODES = frozenset(
         "entropy",
         "export-exists",
         "openings-format",
+        "enrol-file",
+        "paper",
+        "file-size",
+        "record",
         "pcr-file",
         "boot-policy-format",
         "boot-policy-version",
+        "boot-prediction",
+        "uefi-image",
     }
 )
+
+#: Codes of somebody else's message that was judged and does not hold.
+REFUSED_CODES = frozenset({"credential", "ek-certificate", "ek-mismatch", "ek-template", "ak-template"})
 
 
 class Exit(IntEnum):
@@ -113,7 +122,8 @@ def reported(output: Output = Output.text) -> Iterator[None]:
     except (SitsError, AttestError, FieldbusError) as error:
         _report(output, error.code, f"{error.code}: got {error.found}, expected {error.expected}", error.hint)
         usage = error.code in USAGE_CODES or isinstance(error, CompileError)
-        raise typer.Exit(Exit.USAGE if usage else Exit.ENVIRONMENT) from None
+        refused = error.code in REFUSED_CODES
+        raise typer.Exit(Exit.REFUSED if refused else Exit.USAGE if usage else Exit.ENVIRONMENT) from None
     except BrokenPipeError:
         raise
     except OSError as error:

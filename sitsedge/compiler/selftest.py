@@ -24,12 +24,18 @@ from attest.proof.verifier import NativeVerifier, failed_check
 from sitsedge.compiler.errors import SelfTestError
 from sitsedge.compiler.graph.model import Executable
 from sitsedge.compiler.reference import Ints
+from sitsedge.compiler.wasm_check import memory_pages
 from sitsedge.sandbox import Sandbox, SandboxInputError, SandboxLimits, has_native_relaxed_dot
+from sitsedge.sandbox.limits import PAGE, WALL_MS_MAX
 
 CORNERS_MAX = 256
 ROWS_MAX = 512
 CIRCUIT_ROWS_MAX = 48
 """Witness checks take a millisecond each for a control network and more for larger ones."""
+
+FUEL_MAX = 1 << 40
+MEMORY_BYTES_LEAST = 16 << 20
+"""What a module under test may use: it is the compiler's own, and how much it needs is what the test finds out."""
 
 PROOFS = 5
 """Proofs made and verified; their median time goes into the report."""
@@ -151,7 +157,9 @@ def _run_onnx(graph: bytes, rows: Ints) -> Ints:
 def _run_wasm(
     wasm: bytes, engine: str, rows: Ints, model: Executable, *, native_relaxed_dot: bool = False
 ) -> tuple[Ints, int]:
-    limits = SandboxLimits(wall_ms=10_000)
+    limits = SandboxLimits(
+        fuel=FUEL_MAX, memory_bytes=max(MEMORY_BYTES_LEAST, memory_pages(wasm) * PAGE), wall_ms=WALL_MS_MAX
+    )
     with Sandbox(wasm, limits=limits, engine=engine, native_relaxed_dot=native_relaxed_dot) as sandbox:
         values = np.array([sandbox.infer(row) for row in rows.tolist()], dtype=np.int64)
         fuel = sandbox.fuel_used

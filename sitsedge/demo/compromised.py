@@ -28,7 +28,7 @@ from sitsedge.gate.link import GateLink, LinkError, Message
 from sitsedge.loop.epoch import AttestationSetup, EpochRefused, OpenedEpoch, ledger_head, make_evidence, open_epoch
 from sitsedge.loop.pipeline import COMMAND_VERSION, EpochContext
 from sitsedge.modules import Bundle
-from sitsedge.sandbox import Sandbox
+from sitsedge.sandbox import Sandbox, SandboxLimits
 
 ANSWERS = ("receipt", "refused", "witness", "epoch")
 TPM_RETRIES = 20  # a simulated TPM serves one client; the honest loop may hold it for some milliseconds
@@ -51,7 +51,9 @@ class CompromisedLoop:
 
     def __init__(self, setup: AttestationSetup, bundle: Bundle) -> None:
         self.setup = setup
-        self._sandbox = Sandbox.of(bundle)
+        guest = bundle.config.guest
+        limits = SandboxLimits.of_guest(fuel_per_call=guest.fuel_per_call, memory_bytes=guest.memory_bytes)
+        self._sandbox = Sandbox.of(bundle, limits=limits)
         self._prover = Groth16Prover(bundle.circuit, bundle.proving_key)
         self._kind = bundle.config.proof.kind
         self._sequence = 0

@@ -152,7 +152,9 @@ class GateProcess:
             else NOTHING_SEEN,
             seen=Checkpoint(witness.origin, witness.size, witness.root) if isinstance(witness, Witness) else None,
         )
-        self._explainer = Sandbox.of(bundle, limits=SandboxLimits(), engine="pulley")
+        guest = bundle.config.guest
+        limits = SandboxLimits.of_guest(fuel_per_call=guest.fuel_per_call, memory_bytes=guest.memory_bytes)
+        self._explainer = Sandbox.of(bundle, limits=limits, engine="pulley")
         book = GateBook(deployment.gate_id, self.key, self._ledger)
         silence_ns = round(self.file.silence_ms_max * NS_PER_MS)
         if self._plc is not None:

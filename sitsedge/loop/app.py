@@ -95,7 +95,9 @@ class Loop:
         prover = None
         if deployment.cycle.proof == "inline":
             prover = Groth16Prover(self._bundle.circuit, self._bundle.proving_key)
-        limits = SandboxLimits(fuel=4 * config.guest.fuel_per_call, memory_bytes=config.guest.memory_bytes)
+        limits = SandboxLimits.of_guest(
+            fuel_per_call=config.guest.fuel_per_call, memory_bytes=config.guest.memory_bytes
+        )
         cache = self.state.modules / ".machine-code"
         cache.mkdir(mode=0o700, exist_ok=True)
         sandbox = Sandbox.of(self._bundle, limits=limits, engine=deployment.engine, cache_dir=cache)

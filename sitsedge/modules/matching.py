@@ -18,7 +18,8 @@ COPY_BYTES_MIN = 32
 """What the encoder copies; below this a copy costs about what its bytes cost once deflated."""
 
 PIECE_BYTES = 1 << 22
-"""Windows of the new blob hashed at a time: 32 MiB of hashes."""
+"""Windows hashed at a time, a multiple of ``WINDOW``: 32 MiB of hashes. Beside that the index takes about as much
+memory as the old blob, which only the publisher's machine has to have."""
 
 BACK_BYTES_MAX = 1 << 12
 """Growing back goes byte by byte; what is shared further back had a window of its own."""
@@ -69,8 +70,8 @@ def _copies(old: bytes, new: bytes) -> Iterator[tuple[int, int, int]]:
 
 def _index(old: bytes) -> tuple[Words, NDArray[np.intp]]:
     """Hashes of every ``WINDOW``-th window, ascending and once each, with the first place of each."""
-    hashes = _hashes(old)[::WINDOW]
-    unique, first = np.unique(hashes, return_index=True)
+    pieces = [_hashes(old[at : at + PIECE_BYTES + WINDOW - 1])[::WINDOW] for at in range(0, len(old), PIECE_BYTES)]
+    unique, first = np.unique(np.concatenate([*pieces, np.empty(0, np.uint64)]), return_index=True)
     return unique, first * WINDOW
 
 

@@ -37,7 +37,7 @@ from sitsedge.sandbox.errors import (
     SandboxTimeError,
     SandboxTrapError,
 )
-from sitsedge.sandbox.limits import SIGNALS_MAX, WASM_BYTES_MAX, SandboxLimits
+from sitsedge.sandbox.limits import WASM_BYTES_MAX, SandboxLimits
 
 ABI_VERSION = 1
 SIMD128, RELAXED_SIMD = "simd128", "relaxed-simd"
@@ -216,11 +216,11 @@ class Sandbox:
         size = memory.data_len(self._store)
         for side in ("input", "output"):
             address, count = number[f"sits_{side}"], number[f"sits_{side}_count"]
-            if not 1 <= count <= SIGNALS_MAX or address % 4 or not 0 <= address <= size - 4 * count:
+            if not 1 <= count <= self.limits.signals or address % 4 or not 0 <= address <= size - 4 * count:
                 raise SandboxAbiError(
                     "sandbox-abi",
                     found=f"{count} {side}s at {address}",
-                    expected=f"1 … {SIGNALS_MAX} aligned int32 inside the memory of {size} bytes",
+                    expected=f"1 … {self.limits.signals} aligned int32 inside the memory of {size} bytes",
                 )
         self.n_inputs, self.n_outputs = number["sits_input_count"], number["sits_output_count"]
         base = ctypes.addressof(memory.data_ptr(self._store).contents)

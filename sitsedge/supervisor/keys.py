@@ -59,6 +59,32 @@ def ensure_key(private: Path, public: Path, *, may_create: bool, what: str) -> G
     return key
 
 
+def authority(private: Path, public: Path, *, development: bool, what: str) -> tuple[bytes, GateKey | None]:
+    """The public key of a plant's authority, and the private one where a development profile keeps it here.
+
+    A production device holds no key that could approve itself: its public key is installed, the private one stays with
+    the people. Raises :class:`KeyFileError`.
+    """
+    if development:
+        key = ensure_key(private, public, may_create=True, what=what)
+        return key.public, key
+    if private.exists():
+        raise KeyFileError(
+            "key-file",
+            found=f"{private.name} on a device in production",
+            expected=f"only the public key {public.name}",
+            hint=f"keep the {what} key with the people who sign; remove it here",
+        )
+    if not public.exists():
+        raise KeyFileError(
+            "key-file",
+            found=f"no {public.name}",
+            expected=f"the {what} public key",
+            hint="a production profile never makes its own keys: install the plant's public key",
+        )
+    return read_public(public), None
+
+
 def signing_key(path: Path) -> Ed25519PrivateKey:
     """The private key object itself, for the bundle signer. :func:`ensure_key` has checked the file."""
     key = load_pem_private_key(path.read_bytes(), password=None)

@@ -33,7 +33,7 @@ from sitsedge.errors import SitsError
 from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
 from sitsedge.modules.profile import require_ceremony_keys, require_no_build
-from sitsedge.supervisor.keys import ensure_key, signing_key
+from sitsedge.supervisor.keys import authority, ensure_key, signing_key
 from sitsedge.supervisor.state import StateDir
 
 NS_PER_S = 1_000_000_000
@@ -128,8 +128,10 @@ def prepare(
     state.create()
     development = deployment.profile == "development"
     keys, trust = state.keys, state.trust
-    ensure_key(keys / "publisher.key", trust / "publisher.pub", may_create=development, what="publisher")
-    policy_key = ensure_key(keys / "policy.key", trust / "policy.pub", may_create=development, what="boot policy")
+    authority(keys / "publisher.key", trust / "publisher.pub", development=development, what="publisher")
+    policy_public, policy_key = authority(
+        keys / "policy.key", trust / "policy.pub", development=development, what="boot policy"
+    )
     gate_key = ensure_key(keys / "gate.key", trust / "gate.pub", may_create=development, what="gate")
     _certificates(deployment, gate, state)
     if publisher is not None:
@@ -148,7 +150,7 @@ def prepare(
         tpm=None,
         swtpm=None,
         gate_key=gate_key,
-        policy_public=policy_key.public,
+        policy_public=policy_public,
     )
     try:
         if attestation_mode != "none":
@@ -234,7 +236,7 @@ def ensure_module(
     return built
 
 
-def _trusted_boot(prepared: Prepared, policy_key: GateKey, *, say: Say) -> None:
+def _trusted_boot(prepared: Prepared, policy_key: GateKey | None, *, say: Say) -> None:
     """TPM, measurement, enrolment and policy, in this order."""
     deployment, state = prepared.deployment, prepared.state
     rules = deployment.attestation
@@ -253,16 +255,16 @@ def _trusted_boot(prepared: Prepared, policy_key: GateKey, *, say: Say) -> None:
         _boot_policy(tpm, eventlog.parse(encoded), prepared, policy_key, say=say)
 
 
-def _enrol(tpm: TpmDevice, prepared: Prepared, policy_key: GateKey, *, say: Say) -> None:
+def _enrol(tpm: TpmDevice, prepared: Prepared, policy_key: GateKey | None, *, say: Say) -> None:
     record = prepared.state.trust / "device-record.cbor"
     if record.exists():
         return
-    if prepared.deployment.profile != "development":
+    if policy_key is None:
         raise SitsError(
             "not-enrolled",
             found="no device record",
             expected="an enrolled device",
-            hint="run sitsctl attest enroll with the person who holds the policy key",
+            hint="run sitsctl attest enroll request, with the person who holds the policy key",
         )
     say("enrolling this device: EK certificate, credential activation, device record")
     roots = [path.read_bytes() for path in sorted((prepared.state.trust / "tpm-ca").glob("*.pem"))]
@@ -278,7 +280,7 @@ def _enrol(tpm: TpmDevice, prepared: Prepared, policy_key: GateKey, *, say: Say)
 
 
 def _boot_policy(
-    tpm: TpmDevice, events: eventlog.EventLog, prepared: Prepared, policy_key: GateKey, *, say: Say
+    tpm: TpmDevice, events: eventlog.EventLog, prepared: Prepared, policy_key: GateKey | None, *, say: Say
 ) -> None:
     """Keep an existing policy; a development profile approves what it just measured when its software changed."""
     path = prepared.state.trust / "boot-policy.cose"
@@ -286,11 +288,11 @@ def _boot_policy(
     version = 1
     if path.exists():
         policy, _ = parse_policy(path.read_bytes())
-        if prepared.deployment.profile != "development" or not isinstance(policy.match(values, events), Mismatch):
+        if policy_key is None or not isinstance(policy.match(values, events), Mismatch):
             return
         version = policy.version + 1
         say("this machine's software changed since the last approved boot: approving it again (development profile)")
-    elif prepared.deployment.profile != "development":
+    elif policy_key is None:
         raise SitsError(
             "no-boot-policy",
             found="no boot policy",

@@ -35,6 +35,12 @@ class Goal:
         acc = value @ last.columns()[self.output] + last.bias[self.output]
         return np.asarray(self.sign * acc - self.threshold, dtype=np.int64)
 
+    def output_bound(self, excess: int) -> int:
+        """What an excess of at most ``excess`` says of the output in counts: its upper bound, or its lower one."""
+        last, k = self.model.layers[-1], self.output
+        acc = np.full(last.bias.size, self.sign * (self.threshold + excess), dtype=np.int64)
+        return int(activation(last, acc)[k])
+
 
 def at_most(model: IntegerModel, low: Ints, high: Ints, output: int, bound: int) -> Goal | bool:
     """The goal that output ``output`` is at most ``bound`` counts, or the answer where the clamp alone gives it."""

@@ -1,17 +1,20 @@
-"""Range properties of any integer graph: intervals over the box, every input of a small one, and a search.
+"""Range properties of any integer graph: intervals, every input of a small box, linear bounds, a search, halving.
 
-Intervals are exact integers and hold for every operator, but are wide behind the first layers: much stays undecided
-here that linear bounds would decide for a chain of dense layers.
+Chains of dense layers have a finer search (``decide``). Here parts differ in their inputs alone, so boxes with many
+sides are decided by their first bounds or hardly ever.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sitsedge.compiler.bounds.decide import Decision, points_of
+from sitsedge.compiler.bounds.graph_crown import graph_crown
 from sitsedge.compiler.graph.integer_graph import Input, IntegerGraph
 from sitsedge.compiler.graph.intervals import graph_bounds
 from sitsedge.compiler.graph.model import GraphModel
@@ -20,8 +23,11 @@ from sitsedge.compiler.reference import Ints
 ROWS = 64
 """Rows run at once: a graph's values may be large."""
 
-SEARCH_SHARE = 0.5
-"""Of the time limit; a search that goes on for longer rarely finds more."""
+FIRST_SHARE, SEARCH_SHARE = 0.4, 0.3
+"""Of the time left: for bounds over the whole box, then for the search; one that goes on rarely finds more."""
+
+PART_NUMBERS_MAX = 1 << 23
+"""Input elements of all open parts; each takes 32 bytes."""
 
 ROUNDS_MAX = 400
 SEED = 0x6A7
@@ -65,16 +71,62 @@ def decide_between(goal: Between, deadline: float) -> Decision:
             Decision("refuted", "exhaustive", points[worst]) if excess[worst] > 0 else Decision("proven", "exhaustive")
         )
     now = time.monotonic()
-    row = _search(goal, now + SEARCH_SHARE * (deadline - now))
-    return Decision("undecided", "intervals too wide") if row is None else Decision("refuted", "attack", row)
+    whole = _Part(goal, goal.low, goal.high, now + FIRST_SHARE * (deadline - now))
+    if whole.excess <= 0:
+        return Decision("proven", "crown")
+    now = time.monotonic()
+    row = _search(goal, whole.corners, now + SEARCH_SHARE * (deadline - now))
+    if row is not None:
+        return Decision("refuted", "attack", row)
+    return _split(goal, whole, deadline)
 
 
-def _search(goal: Between, deadline: float) -> Ints | None:
-    """An input that breaks the goal: random rows and corners, then changes of the worst one that make it worse."""
+class _Part:
+    """A part of the box: how far outside the output may be there, and where the bounds would be attained."""
+
+    def __init__(self, goal: Between, low: Ints, high: Ints, deadline: float) -> None:
+        self.low, self.high = low, high
+        known = graph_crown(goal.model.graph, low, high, deadline)
+        least, most, above, below = known.output(goal.output)
+        over, under = most - goal.most, goal.least - least
+        self.excess = max(over, under)
+        slope = above if over >= under else -below
+        self.corners = np.stack([np.where(line > 0, high, low) for line in (above, -below)])
+        weight = np.abs(slope) * (high - low)
+        self.side = int(weight.argmax()) if weight.max(initial=0) > 0 else int((high - low).argmax())
+
+
+def _split(goal: Between, whole: _Part, deadline: float) -> Decision:
+    """Halve the box, worst part first, along the side that moves the bound most."""
+    order = itertools.count()
+    parts: list[tuple[int, int, _Part]] = [(-whole.excess, next(order), whole)]
+    while parts:
+        if time.monotonic() > deadline or len(parts) * whole.low.size > PART_NUMBERS_MAX:
+            return Decision("undecided", "time", excess=-parts[0][0])
+        part = heapq.heappop(parts)[2]
+        j = part.side
+        middle = (int(part.low[j]) + int(part.high[j])) // 2
+        for first, last in ((int(part.low[j]), middle), (middle + 1, int(part.high[j]))):
+            low, high = part.low.copy(), part.high.copy()
+            low[j], high[j] = first, last
+            half = _Part(goal, low, high, deadline)
+            if half.excess <= 0:
+                continue
+            excess = goal.excess(half.corners)
+            if excess.max() > 0:
+                return Decision("refuted", "crown+splitting", half.corners[int(excess.argmax())])
+            # One point is only its corners, which were just tried.
+            if np.any(low < high):
+                heapq.heappush(parts, (-half.excess, next(order), half))
+    return Decision("proven", "crown+splitting")
+
+
+def _search(goal: Between, first: Ints, deadline: float) -> Ints | None:
+    """An input that breaks the goal: ``first``, random rows, corners, then changes of the worst that make it worse."""
     rng = np.random.default_rng(SEED)
     shape = (ROWS, goal.low.size)
     corners = np.where(rng.integers(0, 2, shape) == 1, goal.high, goal.low)
-    rows = np.concatenate([rng.integers(goal.low, goal.high + 1, shape), corners])
+    rows = np.concatenate([first, rng.integers(goal.low, goal.high + 1, shape), corners])
     best: Ints = rows[0]
     worst = int(np.iinfo(np.int64).min)
     for _ in range(ROUNDS_MAX):

@@ -17,7 +17,7 @@ import numpy as np
 
 from sitsedge.compiler.bounds.crown import Crown, Lines, Range, crown, line_above, upper_bounds
 from sitsedge.compiler.bounds.decide import POINTS_MAX, SPLIT_PARTS_MAX, Verdict, points_of
-from sitsedge.compiler.bounds.graphs import output_bounds
+from sitsedge.compiler.bounds.graph_crown import graph_crown
 from sitsedge.compiler.graph.model import GraphModel
 from sitsedge.compiler.intervals import layer_bounds
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel, Ints
@@ -80,23 +80,23 @@ def decide_monotone(goal: Monotone, deadline: float) -> PairDecision:
     width = int(goal.high[goal.element] - goal.low[goal.element])
     whole = _Part(goal.low, goal.high, 0, width)
     chain = isinstance(goal.model, IntegerModel)
-    if width == 0 or (largest_fall(goal, whole) if chain else _span(goal)) <= goal.tolerance:
-        return PairDecision("proven", "crown" if chain else "intervals")
+    if width == 0 or (largest_fall(goal, whole) if chain else _span(goal, deadline)) <= goal.tolerance:
+        return PairDecision("proven", "crown")
     if (points := points_of(goal.low, goal.high)) is not None:
         return _exhaustive(goal, points)
     started = time.monotonic()
     if (pair := _attack(goal, started + ATTACK_SHARE * (deadline - started))) is not None:
         return _refuted(goal, "attack", pair)
     if not chain:
-        return PairDecision("undecided", "intervals too wide")
+        return PairDecision("undecided", "bounds too wide")
     return _split(goal, whole, deadline)
 
 
-def _span(goal: Monotone) -> int:
-    """No output of a graph falls by more than its interval is wide."""
+def _span(goal: Monotone, deadline: float) -> int:
+    """No output of a graph falls by more than its bounds are apart."""
     assert isinstance(goal.model, GraphModel)
-    lows, highs = output_bounds(goal.model.graph, goal.low, goal.high)
-    return int(highs[goal.output] - lows[goal.output])
+    least, most, _, _ = graph_crown(goal.model.graph, goal.low, goal.high, deadline).output(goal.output)
+    return most - least
 
 
 def _refuted(goal: Monotone, method: str, pair: Ints) -> PairDecision:

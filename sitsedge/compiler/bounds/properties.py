@@ -1,7 +1,7 @@
 """The properties of a limits file, decided on an integer model: proven, refuted or undecided.
 
-A chain of dense layers (``IntegerModel``) has linear bounds, splitting and MILP; any other graph has intervals and a
-search.
+A chain of dense layers (``IntegerModel``) has branch and bound and MILP; any other graph has linear bounds, a search
+and halving of the box.
 
 Physical bounds become counts exactly (``numbers.exact_ratio``), and inwards: an output of a whole number of counts lies
 in [a, b] just when it is at least the next whole count above a and at most the next below b.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any, assert_never
@@ -35,13 +35,17 @@ ROW_SECONDS_MIN = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finding:
-    """What became of one property. ``rows`` (1 or 2, inputs) in counts break it; only where refuted."""
+    """What became of one property. ``rows`` (1 or 2, inputs) in counts break it; only where refuted.
+
+    ``reached`` are the bounds in counts that were proven where a range property stayed undecided.
+    """
 
     item: Property
     verdict: Verdict
     method: str
     seconds: float
     rows: Ints | None = None
+    reached: tuple[int, int] | None = None
 
 
 def check_properties(model: IntegerModel | GraphModel, limits: Limits, rows: Ints) -> tuple[Finding, ...]:
@@ -49,8 +53,10 @@ def check_properties(model: IntegerModel | GraphModel, limits: Limits, rows: Int
     findings = []
     for item in limits.properties:
         started = time.monotonic()
-        verdict, method, broken = _check(item, model, limits, rows, started + item.seconds)
-        findings.append(Finding(item, verdict, method, time.monotonic() - started, broken))
+        answer = _check(item, model, limits, rows, started + item.seconds)
+        seconds = time.monotonic() - started
+        reached = answer.reached if answer.verdict == "undecided" and isinstance(item, RangeProperty) else None
+        findings.append(Finding(item, answer.verdict, answer.method, seconds, answer.rows, reached))
     return tuple(findings)
 
 
@@ -75,8 +81,12 @@ def describe(finding: Finding, limits: Limits, model: Executable) -> dict[str, A
         "method": finding.method,
         "seconds": round(finding.seconds, 3),
     }
+    k = [signal.name for signal in limits.outputs].index(finding.item.output)
+    if finding.reached is not None:
+        entry["proven_inside"] = [
+            float(Fraction(bound) * exact_ratio(limits.outputs[k].scale, 1.0)) for bound in finding.reached
+        ]
     if finding.rows is not None:
-        k = [signal.name for signal in limits.outputs].index(finding.item.output)
         outputs = model.run(finding.rows).reshape(len(finding.rows), -1)[:, k]
         entry["counterexample"] = {
             "counts": finding.rows.tolist(),
@@ -93,7 +103,14 @@ def describe(finding: Finding, limits: Limits, model: Executable) -> dict[str, A
     return entry
 
 
-Answer = tuple[Verdict, str, Ints | None]
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """Verdict, method and what breaks the property, as in ``Finding``; ``reached`` whatever the verdict."""
+
+    verdict: Verdict
+    method: str
+    rows: Ints | None = None
+    reached: tuple[int, int] | None = None
 
 
 def _check(item: Property, model: IntegerModel | GraphModel, limits: Limits, rows: Ints, deadline: float) -> Answer:
@@ -110,7 +127,7 @@ def _check(item: Property, model: IntegerModel | GraphModel, limits: Limits, row
             sign = 1 if item.direction == "increasing" else -1
             tolerance = floor(exact_ratio(item.tolerance, scale))
             decision = decide_monotone(Monotone(model, low, high, k, j, sign, tolerance), deadline)
-            return decision.verdict, decision.method, decision.pair
+            return Answer(decision.verdict, decision.method, decision.pair)
         case RobustProperty():
             return _robust(item, model, limits, rows, k, deadline)
         case _:
@@ -131,35 +148,41 @@ def _between(
 ) -> Answer:
     """Output ``k`` in ``least … most`` counts over a box: in a chain one side after the other, time shared."""
     if isinstance(model, GraphModel):
-        return _of(decide_between(Between(model, low, high, k, least, most), deadline))
+        decision = decide_between(Between(model, low, high, k, least, most), deadline)
+        excess = decision.excess or 0
+        return _answer(decision, (least - excess, most + excess))
     answers = []
     for side, (make, bound) in enumerate(((at_most, most), (at_least, least))):
         goal = make(model, low, high, k, min(max(bound, INT32_MIN - 1), INT32_MAX + 1))
         now = time.monotonic()
-        answer = _answer(goal, low, now + (deadline - now) / (2 - side))
-        if answer[0] == "refuted":
+        answer = _one_side(goal, low, bound, now + (deadline - now) / (2 - side))
+        if answer.verdict == "refuted":
             return answer
         answers.append(answer)
-    return _joined(answers)
+    (_, high_reached), (low_reached, _) = (answer.reached or (least, most) for answer in answers)
+    return replace(_joined(answers), reached=(low_reached, high_reached))
 
 
-def _answer(goal: Goal | bool, low: Ints, deadline: float) -> Answer:
+def _one_side(goal: Goal | bool, low: Ints, bound: int, deadline: float) -> Answer:
+    """``bound`` is the goal's in counts; what was reached stands on both sides."""
     if isinstance(goal, Goal):
-        return _of(decide(goal, deadline))
+        decision = decide(goal, deadline)
+        reached = bound if decision.excess is None else goal.output_bound(decision.excess)
+        return _answer(decision, (reached, reached))
     # The clamp decides: it holds everywhere, or nowhere and any input shows it.
-    return ("proven", "clamp", None) if goal else ("refuted", "clamp", low[None])
+    return Answer("proven", "clamp", None, (bound, bound)) if goal else Answer("refuted", "clamp", low[None])
 
 
-def _of(decision: Decision) -> Answer:
+def _answer(decision: Decision, reached: tuple[int, int]) -> Answer:
     row = decision.counterexample
-    return decision.verdict, decision.method, None if row is None else row[None]
+    return Answer(decision.verdict, decision.method, None if row is None else row[None], reached)
 
 
 def _joined(answers: list[Answer]) -> Answer:
     """Proven if all are; the reasons of those that are not, else the methods, each once."""
-    open_ = [answer for answer in answers if answer[0] != "proven"]
-    names = sorted({name for _, method, _ in (open_ or answers) for name in method.split(", ")})
-    return ("undecided" if open_ else "proven"), ", ".join(names), None
+    open_ = [answer for answer in answers if answer.verdict != "proven"]
+    names = sorted({name for answer in (open_ or answers) for name in answer.method.split(", ")})
+    return Answer("undecided" if open_ else "proven", ", ".join(names))
 
 
 def _robust(
@@ -183,7 +206,7 @@ def _robust(
         now = time.monotonic()
         share = max((deadline - now) / (len(chosen) - index), ROW_SECONDS_MIN)
         answer = _between(model, low, high, k, output - change, output + change, now + share)
-        if answer[2] is not None:
-            return "refuted", answer[1], np.concatenate([row[None], answer[2]])
+        if answer.rows is not None:
+            return Answer("refuted", answer.method, np.concatenate([row[None], answer.rows]))
         answers.append(answer)
     return _joined(answers)

@@ -137,9 +137,9 @@ class Function(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Product(Node):
-    """Element-wise product of two values; only inside activations the passes turn into one ``Function``.
+    """Element-wise product of two values of one shape, or of a value and one factor a channel, (C, 1) or (C, 1, 1).
 
-    No back end multiplies two values: one that is left after the passes is refused by name.
+    A gate, or a square. What is part of an activation the passes turn into one ``Function``.
     """
 
 

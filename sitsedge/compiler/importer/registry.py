@@ -45,6 +45,7 @@ OPERATORS: Mapping[str, Lower] = {
     "Neg": elementwise.neg,
     "PRelu": elementwise.prelu,
     "Pad": pooling.pad,
+    "Pow": elementwise.power,
     "QLinearConv": quantised.qlinear_conv,
     "QLinearMatMul": quantised.qlinear_matmul,
     "QuantizeLinear": quantised.quantize_linear,
@@ -96,7 +97,6 @@ ADVICE: Mapping[str, str] = {
     "TreeEnsembleRegressor": "trees are not compiled; train an MLP",
     "LinearClassifier": "export the decision function as Gemm, or train an MLP",
     "Normalizer": "normalising by a norm divides two computed values; use a Scaler",
-    "Pow": "use Relu, Clip, Sigmoid or Tanh inside the network",
     "Sqrt": "use Relu, Clip, Sigmoid or Tanh inside the network",
     "Exp": "use Sigmoid, Tanh or a final Softmax",
 }

@@ -21,7 +21,6 @@ from sitsedge.compiler.graph.float_graph import (
     Floats,
     MaxPool,
     Node,
-    Product,
     Select,
     Softmax,
 )
@@ -168,13 +167,10 @@ def _compare(step: Pass, expected: Floats, found: Floats) -> None:
 
 
 def require_known(graph: FloatGraph) -> None:
-    """Refuse what no back end has: products of two values, a softmax inside, more than three dimensions."""
+    """Refuse what no back end has: a softmax inside, more than three dimensions."""
     for node in graph.nodes:
         trouble = None
-        if isinstance(node, Product):
-            trouble = "a product of two computed values", "one factor constant"
-            hint = "only x·sigmoid(x) and hard-swish are compiled; leave gates and attention out of the network"
-        elif isinstance(node, Softmax | ArgMax) and node.name != graph.output:
+        if isinstance(node, Softmax | ArgMax) and node.name != graph.output:
             trouble = f"{node.kind} inside the network", "as the last step only"
             hint = "leave attention and inner normalisation out of the network"
         elif len(node.shape) > RANK_MAX and not isinstance(node, Select):

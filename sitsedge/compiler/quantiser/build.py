@@ -21,6 +21,7 @@ from sitsedge.compiler.graph.float_graph import (
     Leaky,
     MaxPool,
     Node,
+    Product,
     Select,
     Sum,
 )
@@ -30,8 +31,9 @@ from sitsedge.compiler.graph.reference import compute
 from sitsedge.compiler.quantiser.factors import shared_factors
 from sitsedge.compiler.quantiser.formats import Format, Value, powers_of_two
 from sitsedge.compiler.quantiser.problem import Problem
+from sitsedge.compiler.quantiser.ranges import reach
 from sitsedge.compiler.quantiser.weighted import Fits, least_factor, make_weighted
-from sitsedge.compiler.reference import INT16_MAX, INT32_MAX, INT32_MIN, Ints
+from sitsedge.compiler.reference import INT16_MAX, INT32_MAX, INT32_MIN, SHIFT_MAX, Ints
 
 SLOPE_ERROR = 2.0**-9
 """Relative error of a slope that is good enough: half a step of an eight-bit weight."""
@@ -86,6 +88,8 @@ def _make(trial: Trial, node: Node) -> None:
             _weighted(trial, node)
         case Sum() | Clamp():
             _sum(trial, node, before)
+        case Product():
+            _product(trial, node, before)
         case MaxPool():
             kernel, strides, pads = _window(node)
             made = ig.MaxPool.make(name, first, kernel=kernel, strides=strides, pads=pads)
@@ -213,6 +217,27 @@ def _sum(trial: Trial, node: Sum | Clamp, before: list[Value]) -> None:
     bounds = node_bounds(made(INT32_MAX), *(value.bounds for value in before))
     last = node.name == trial.problem.graph.output
     trial.add(made(saturation(trial.formats[node.name], bounds, last=last)), np.array(factor))
+
+
+def _product(trial: Trial, node: Product, before: list[Value]) -> None:
+    """The shift that brings the product's reach to its format, and further where int16 is not proven."""
+    format_, problem = trial.formats[node.name], trial.problem
+    real = np.broadcast_to(before[0].real * before[1].real, node.shape)
+    values = (problem.values[node.name][problem.fitted] / real).reshape(-1, 1)
+    top = float(reach(values, rule=format_.rule, largest_count=format_.largest, saturates=format_.saturate)[0])
+    shift = int(np.clip(np.ceil(np.log2(max(top, 1.0) / format_.largest) - 1e-9), 0, SHIFT_MAX))
+
+    def made(largest: int) -> ig.Product:
+        low = INT32_MIN if largest == INT32_MAX else -largest
+        return ig.Product.make(node.name, *node.inputs, shift=shift, low=low, high=largest)
+
+    def bounds() -> ValueBounds:
+        return node_bounds(made(INT32_MAX), *(value.bounds for value in before))
+
+    while not format_.saturate and saturation(format_, bounds(), last=False) < INT32_MAX:
+        # Two int16 multiply to 2^30, so this ends: the proven bound, not the data, decides what an int16 must hold.
+        shift += 1
+    trial.add(made(saturation(format_, bounds(), last=False)), real * 2.0**shift)
 
 
 def _table(trial: Trial, node: Function, before: Value) -> None:

@@ -1,6 +1,6 @@
 """Rewrites a float graph into the nodes the quantiser knows how to make integer; the function computed stays.
 
-What is left: Dense, Conv, Affine, Sum, Clamp (a sum of one value), MaxPool, Leaky, Function (becomes a table),
+What is left: Dense, Conv, Affine, Sum, Product, Clamp (a sum of one value), MaxPool, Leaky, Function (becomes a table),
 Select, Concat, and ArgMax as the last node. Invariant: same output for every input, except that a final Softmax of a
 class output becomes the index of its largest element.
 """
@@ -22,10 +22,10 @@ from sitsedge.compiler.graph.float_graph import (
     Leaky,
     MaxPool,
     Node,
-    Product,
     Select,
     Softmax,
 )
+from sitsedge.compiler.passes.linear import affine_folding
 
 RANK_MAX = 3
 
@@ -35,6 +35,7 @@ PASSING = (MaxPool, Leaky, Select, Concat)
 
 def lower(graph: FloatGraph, *, class_output: bool) -> FloatGraph:
     """``class_output``: the limits file declares the output as a class index. Raises ``QuantiseError``."""
+    graph = affine_folding(replace(graph, nodes=tuple(map(_ramp, graph.nodes))))
     nodes: list[Node] = [graph.input]
     by_name: dict[str, Node] = {graph.input.name: graph.input}
     made = {graph.input.name: graph.input.name}
@@ -58,6 +59,18 @@ def lower(graph: FloatGraph, *, class_output: bool) -> FloatGraph:
     found = replace(found, nodes=_own_arguments(found))
     _check(found)
     return found
+
+
+def _ramp(node: Node) -> Node:
+    """A hard sigmoid is a line between two limits: exact without a table, and part of the layer before it."""
+    if not isinstance(node, Function) or node.function != "hard-sigmoid":
+        return node
+    alpha, beta = node.parameters
+    channels = node.shape[0]
+    return Affine(
+        name=node.name, inputs=node.inputs, shape=node.shape, origin=node.origin, low=0.0, high=1.0,
+        factor=np.full(channels, alpha), offset=np.full(channels, beta),
+    )  # fmt: skip
 
 
 def _own_arguments(graph: FloatGraph) -> tuple[Node, ...]:
@@ -99,16 +112,6 @@ def _lower_node(node: Node, known: dict[str, Node], *, class_output: bool) -> li
             if node.activation == "none":
                 return []
             return [node]
-        case Function() if node.function == "hard-sigmoid":
-            # A line between two limits: exact without a table.
-            alpha, beta = node.parameters
-            channels = node.shape[0]
-            return [
-                Affine(
-                    name=node.name, inputs=node.inputs, shape=node.shape, origin=node.origin, low=0.0, high=1.0,
-                    factor=np.full(channels, alpha), offset=np.full(channels, beta),
-                )
-            ]  # fmt: skip
         case Softmax():
             if not class_output:
                 raise QuantiseError(
@@ -144,13 +147,6 @@ def _refuse_unsupported(node: Node) -> None:
                 found=f"max pooling with dilations {node.dilations} ({where})",
                 expected="windows of neighbours",
                 hint="use a stride or a larger kernel in place of the dilation",
-            )
-        case Product():
-            raise QuantiseError(
-                "unsupported",
-                found=f"a product of two computed values ({where})",
-                expected="sums, or products with constants",
-                hint="replace the gate by an activation such as HardSwish, or by a sum",
             )
         case _:
             return

@@ -11,7 +11,7 @@ from sitsedge.compiler.graph.float_run import run_all, run_node
 from sitsedge.compiler.graph.integer_graph import Input
 from sitsedge.compiler.quantise import Scales
 from sitsedge.compiler.quantiser.lower import lower
-from sitsedge.compiler.quantiser.scales import Freedom, adapt_input, freedom, give_back, roots
+from sitsedge.compiler.quantiser.scales import Freedom, adapt_input, free_products, freedom, give_back, roots
 from sitsedge.compiler.reference import Ints
 
 ELEMENT_ROWS_MAX = 1 << 24
@@ -50,7 +50,7 @@ class Problem:
 
 def pose(graph: FloatGraph, scales: Scales, counts: Ints, raw: Floats, *, class_output: bool) -> Problem:
     """Everything the trials share; raises ``QuantiseError``."""
-    lowered = lower(graph, class_output=class_output)
+    lowered = free_products(lower(graph, class_output=class_output))
     shape = lowered.input.shape
     real = scales.inputs.reshape(shape)
     lowered = adapt_input(lowered, real)

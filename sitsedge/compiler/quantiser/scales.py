@@ -5,6 +5,7 @@ most values may have a factor of their own per channel, chosen so that weights u
 
 * what reads a value: Dense reads any factors, Conv one per channel, sums, tables and ArgMax a single one;
 * a join: values that become one value of a single factor share it (they are *locked*);
+* a product: its factors are its sources', times a power of two (``free_products`` gives it others);
 * a sum: its sources' factors and its own lie on one grid of powers of two, so that up-shifts align them exactly.
 
 The output's factors are those of the limits file. They are handed back to the nodes that compute it where these can
@@ -32,6 +33,7 @@ from sitsedge.compiler.graph.float_graph import (
     Leaky,
     MaxPool,
     Node,
+    Product,
     Select,
     Sum,
 )
@@ -82,7 +84,7 @@ def demand(node: Node, own: int, source: Node) -> int:
             return CHANNEL
         case MaxPool():
             return max(own, CHANNEL)
-        case Leaky():
+        case Leaky() | Product():
             return own
         case Select():
             kept = own == FREE or (own == CHANNEL and _keeps_channels(node, source))
@@ -177,6 +179,22 @@ def adapt_input(graph: FloatGraph, scales: Floats) -> FloatGraph:
         for node in graph.nodes[1:]
     )
     return replace(graph, nodes=(source, listed, scaled, shaped, *rest))
+
+
+def free_products(graph: FloatGraph) -> FloatGraph:
+    """Multiplies every product by one where its readers want a single factor.
+
+    A product's factors are those of what it multiplies, times a power of two: it cannot choose them.
+    """
+    level = demands(graph)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if isinstance(node, Product) and level[node.name] == SINGLE:
+            inner = replace(node, name=f"{node.name}.product")
+            nodes += [inner, replace(identity(node.name, node), inputs=(inner.name,))]
+        else:
+            nodes.append(node)
+    return replace(graph, nodes=tuple(nodes))
 
 
 def identity(name: str, source: Node) -> Affine:

@@ -20,7 +20,6 @@ from attest.boot.replay import parse_pcrs, replay
 from tests.attest.boot import captures, fuzz_eventlog, made
 from tests.attest.boot.captures import Capture, load
 
-
 STRIDE = 7  # of flipped bytes; the fuzzer takes all
 
 

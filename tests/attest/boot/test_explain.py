@@ -116,6 +116,14 @@ def test_only_chosen_pcrs_are_compared() -> None:
     assert [change.pcr for change in explain(before, after, pcrs=(9,))] == [9]
 
 
+def test_an_event_is_paired_with_its_closest_kin_and_only_once() -> None:
+    def command(text: str, content: str) -> Event:
+        return event(8, types.EV_IPL, f"grub_cmd: {text}".encode(), content.encode())
+
+    lines = changes([command("two", "1"), command("one", "2")], [command("two", "3"), command("three", "4")])
+    assert [line.split(". ")[0].split(" changed from ")[1][:8] for line in lines] == ["content ", "one to t"]
+
+
 def test_long_rests_are_paired_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attest.boot.explain._PAIRS_MAX", 3)
     before = [event(8, types.EV_IPL, b"grub_cmd: %d" % i) for i in range(3)]

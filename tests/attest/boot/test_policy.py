@@ -72,9 +72,10 @@ def test_mismatch_names_pcr_and_event(events: tuple[str, ...], pcr: int, word: s
 def test_nearest_state_is_named() -> None:
     far = dataclasses.replace(REFERENCE, label="far", pcrs=dict.fromkeys(VALUES, b"\x01" * 32), reference={})
     log = EventLog((*LOG.events[:2],))
-    match = policy(far, REFERENCE).match({pcr: log.value(pcr) for pcr in VALUES}, log)
-    assert isinstance(match, Mismatch)
-    assert match.state == "reference"
+    for states in ((far, REFERENCE), (REFERENCE, far)):
+        match = policy(*states).match({pcr: log.value(pcr) for pcr in VALUES}, log)
+        assert isinstance(match, Mismatch)
+        assert match.state == "reference"
 
 
 def test_unexplained_difference_says_so() -> None:

@@ -75,7 +75,7 @@ class Scene:
     def make(cls, arch: Arch, folder: Path, *, cmdline: str) -> Scene:
         """Fetch or build what is not cached, make a new TPM with its CA."""
         packages = Packages(arch)
-        initrd = image.build_initrd(packages, scratch=folder / "initrd") + image.marked_cpio(MARK)
+        initrd = image.build_initrd(packages, scratch=folder / "image") + image.marked_cpio(MARK)
         files = Files(image.kernel_image(packages), initrd, cmdline, image.application_files())
         tpm = Swtpm(folder / "tpm")
         tpm.start()
@@ -114,7 +114,7 @@ class Scene:
 
     def show(self, name: str, setup: Setup, *, enrol: bool = False) -> Shown:
         """Boot, enrol where asked to, and take evidence."""
-        with boot(setup, tpm=self.tpm, folder=self.folder / name) as agent:
+        with boot(setup, tpm=self.tpm, folder=self.folder / "boots" / name) as agent:
             if enrol:
                 self.verifier.enrol(agent)
             shown = self.verifier.ask(agent, ima=self.arch is X86_64)

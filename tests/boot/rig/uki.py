@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Final
 
+from tests.boot.rig.image import pad
 from tests.boot.rig.needs import STUB
 from tests.boot.rig.packages import run
 
 OS_RELEASE: Final = b'ID=sits\nNAME="SITS boot rig"\nVERSION_ID=1\n'
 # Virtual addresses behind the stub's own sections and apart from one another (ukify's layout before it computed one).
 _ADDRESSES: Final = {".osrel": 0x20000, ".cmdline": 0x30000, ".linux": 0x2000000, ".initrd": 0x4000000}
+_CERTIFICATE_ALIGNMENT: Final = 8  # sbsign would pad the file, which changes what is hashed
 _ESP_MIB: Final = 64
 _REMOVABLE: Final = "BOOTX64.EFI"
 
@@ -26,7 +29,16 @@ def build(*, kernel: bytes, initrd: bytes, cmdline: str, folder: Path) -> bytes:
         command += ["--add-section", f"{name}={source}", "--change-section-vma", f"{name}={_ADDRESSES[name]:#x}"]
     target = folder / "uki.efi"
     run([*command, STUB, target])
-    return target.read_bytes()
+    return pad(_timeless(target.read_bytes()), _CERTIFICATE_ALIGNMENT)
+
+
+def _timeless(image: bytes) -> bytes:
+    """Without the time at which objcopy ran (COFF file header) and the checksum over it."""
+    data = bytearray(image)
+    (start,) = struct.unpack_from("<I", data, 0x3C)
+    data[start + 8 : start + 12] = bytes(4)
+    data[start + 24 + 64 : start + 24 + 68] = bytes(4)
+    return bytes(data)
 
 
 def sign(image: bytes, *, key: Path, certificate: Path, folder: Path) -> bytes:

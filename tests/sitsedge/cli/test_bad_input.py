@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from attest.command import GateKey
+from sitsedge.supervisor.keys import KeyFileError, authority
 from sitsedge.supervisor.state import FOLDERS
 from tests.sitsedge.conftest import replace
 from tests.support.processes import of_state
@@ -168,8 +169,21 @@ def test_a_production_profile_makes_no_keys(mill: Path, tmp_path: Path) -> None:
     mill.write_text(text)
     done = deploy(mill, tmp_path / "s")
     assert done.returncode == ENVIRONMENT
-    assert "publisher.key" in done.stderr
+    assert "publisher.pub" in done.stderr
     assert "never makes its own keys" in done.stderr
+
+
+def test_a_production_device_holds_no_key_of_the_plant(tmp_path: Path) -> None:
+    GateKey.create(tmp_path / "policy.key")
+    with pytest.raises(KeyFileError, match=r"policy\.key on a device in production"):
+        authority(tmp_path / "policy.key", tmp_path / "policy.pub", development=False, what="boot policy")
+    with pytest.raises(KeyFileError, match=r"no publisher\.pub"):
+        authority(tmp_path / "publisher.key", tmp_path / "publisher.pub", development=False, what="publisher")
+    public, private = authority(tmp_path / "policy.key", tmp_path / "policy.pub", development=True, what="boot policy")
+    assert private is not None
+    (tmp_path / "policy.key").unlink()
+    known = authority(tmp_path / "policy.key", tmp_path / "policy.pub", development=False, what="boot policy")
+    assert known == (public, None)
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,31 @@ def mul(call: Call) -> Data:
         return call.builder.affine(call.data(at), call.real(1 - at), _ZERO)
     b, pair = call.builder, (call.data(0), call.data(1))
     shape = broadcast(pair[0].shape, pair[1].shape)
+    for x, gate in (pair, pair[::-1]):
+        if x.shape == shape and _one_a_channel(graph_shape(gate.shape), graph_shape(shape)):
+            return b.made(
+                Product(name=b.fresh(), inputs=(x.name, gate.name), shape=graph_shape(shape), origin=b.origin), shape
+            )
     names = tuple(b.expand(value, shape).name for value in pair)
     return b.made(Product(name=b.fresh(), inputs=names, shape=graph_shape(shape), origin=b.origin), shape)
+
+
+def _one_a_channel(gate: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a value of shape ``gate`` has one factor for each channel of ``shape``."""
+    return len(shape) > 1 and gate == (shape[0], *(1,) * (len(shape) - 1))
+
+
+def power(call: Call) -> Data:
+    """A square is a product; other exponents have no integer form."""
+    call.arity(2, 2)
+    x, exponent = call.data(0), call.scalar(1, 2.0)
+    if exponent == 1.0:
+        return x
+    if exponent != 2.0:
+        raise refuse("attribute", f"the exponent {exponent:g}", "2 or 1", "use products, or an activation")
+    b = call.builder
+    node = Product(name=b.fresh(), inputs=(x.name, x.name), shape=graph_shape(x.shape), origin=b.origin)
+    return b.made(node, x.shape)
 
 
 def div(call: Call) -> Data:

@@ -21,6 +21,7 @@ from sitsedge.compiler.graph.float_graph import (
     Leaky,
     MaxPool,
     Node,
+    Product,
     Select,
     Shape,
     Softmax,
@@ -89,6 +90,9 @@ class Net:
 
     def plus(self, *x: str, low: float = -math.inf, high: float = math.inf) -> str:
         return self.add(Sum, x, self.shapes[x[0]], low=low, high=high)
+
+    def times(self, a: str, b: str) -> str:
+        return self.add(Product, (a, b), self.shapes[a])
 
     def clamp(self, x: str, low: float, high: float) -> str:
         return self.add(Clamp, (x,), self.shapes[x], low=low, high=high)
@@ -217,6 +221,19 @@ def straight_into_a_sum(seed: int) -> Case:
     return case(net, net.plus(x, y), mean, deviation)
 
 
+def gated(seed: int) -> Case:
+    """Squeeze and excitation, a gated value in a residual sum, and a square as the output."""
+    net = Net(seed, (3, 12))
+    x, mean, deviation = normalised(net)
+    x = net.function(net.conv(x, 6), "hard-swish")
+    gate = net.function(net.conv(net.conv(net.mean(x), 2, 1, low=0.0), 6, 1), "hard-sigmoid", 0.2, 0.5)
+    y = net.times(x, gate)
+    x = net.plus(net.conv(y, 6, low=0.0), y)
+    z = net.dense(net.mean(x), 2)
+    return case(net, net.times(z, z), mean, deviation)
+
+
 CASES = {
-    f.__name__: f for f in (mlp_tanh, cnn_1d, cnn_2d_residual, branches, classifier, sigmoid_head, straight_into_a_sum)
+    f.__name__: f
+    for f in (mlp_tanh, cnn_1d, cnn_2d_residual, branches, classifier, sigmoid_head, straight_into_a_sum, gated)
 }
