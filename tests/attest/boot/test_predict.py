@@ -142,6 +142,13 @@ def test_command_line_is_tidied_as_the_stub_does() -> None:
         assert log.of(9)[0].digest == hashlib.sha256(expected).digest()
 
 
+def test_command_line_that_later_stubs_may_cut_in_front_is_refused() -> None:
+    stub = b"#### LoaderInfo: systemd-stub 255 ####"
+    assert measured(unified({".cmdline": b"a \n"}, stub=stub)).of(9)
+    with pytest.raises(predict.PredictError, match="begins with a space"):
+        measured(unified({".cmdline": b"\na"}, stub=stub))
+
+
 def test_command_line_that_is_not_ascii_is_refused() -> None:
     with pytest.raises(predict.PredictError, match="not ASCII"):
         measured(unified({".cmdline": b"\xc3\xa4"}))

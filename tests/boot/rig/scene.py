@@ -119,6 +119,7 @@ class Scene:
             if enrol:
                 self.verifier.enrol(agent)
             shown = self.verifier.ask(agent, ima=self.arch is X86_64)
+        (self.folder / "boots" / name / "evidence.cose").write_bytes(shown.data)
         log.info("%s, %s: the agent spoke after %.1f s", self.folder.name, name, agent.ready_s)
         return shown
 
