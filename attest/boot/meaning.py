@@ -19,7 +19,7 @@ from attest.boot import event_types as types
 
 OWN_PREFIX: Final = b"sits:"
 KERNEL_PCR: Final = 11
-LINE_CHARS_MAX: Final = 240  # a policy keeps 256 characters of a reference event
+LINE_CHARS_MAX: Final = 220  # a policy keeps 256 characters of a reference event, with its type of up to 32
 
 _TEXT_CHARS_MAX: Final = 200
 _LATIN_END: Final = "\u0180"

@@ -71,6 +71,9 @@ _SECTIONS: Final = (
 _VERSIONS_MIXED: Final = (253, 254)  # .uname and .sbat became measured within these two
 _OLDEST_STUB: Final = 252  # the first to measure into PCR 11
 _STUB_MARK: Final = re.compile(rb"#### LoaderInfo: systemd-stub (\d{1,4})[^#]{0,100}####")
+#: The same as the stub tells it to the running system (StubInfo): aarch64 images may lack the section with the mark.
+_STUB_INFO: Final = re.compile("systemd-stub ".encode("utf-16-le") + rb"((?:[0-9]\0){1,4})")
+_STUB_CODE: Final = (".text", ".rodata", ".data")
 #: The device path under which systemd-stub hands the inner kernel to the firmware.
 _STUB_PAYLOAD: Final = "55c5d1f8-04cd-46b5-8a20-e56cbb3052d0"
 _CALLING: Final = b"Calling EFI Application from Boot Option"
@@ -139,16 +142,11 @@ def uki_boot(image: bytes, *, secure_boot: bool, inner_measured: bool | None = N
     measured = not secure_boot if inner_measured is None else inner_measured
     return Boot(
         programs=(parsed.digest, inner) if measured else (parsed.digest,),
-        options=_embedded(own or b"") if taken is None else taken,
+        options=_embedded(own or b"", version) if taken is None else taken,
         initrd=hashlib.sha256(initrd).digest() if initrd else None,
         sections=tuple(_measured_sections(parsed, version)),
         passed=taken,
     )
-
-
-def is_uki(image: bytes) -> bool:
-    """Whether a UEFI program carries a kernel. Raises ``ImageError``."""
-    return any(section.name == ".linux" for section in pe.parse(image).sections)
 
 
 def secure_boot_in(log: EventLog) -> bool:
@@ -274,9 +272,11 @@ def _measured_sections(image: pe.Image, version: int) -> list[tuple[str, bytes]]
 
 def _stub_version(image: pe.Image) -> int:
     mark = _STUB_MARK.search(image.section(".sdmagic") or b"")
-    if mark is None:
+    told = (_STUB_INFO.search(image.section(name) or b"") for name in _STUB_CODE)
+    found = mark or next((match for match in told if match is not None), None)
+    if found is None:
         raise PredictError(found="an image without systemd's stub", expected="a unified kernel image of systemd-stub")
-    version = int(mark[1])
+    version = int(found[1].replace(b"\0", b""))
     if version < _OLDEST_STUB or version in _VERSIONS_MIXED:
         raise PredictError(
             found=f"systemd-stub {version}",
@@ -286,13 +286,17 @@ def _stub_version(image: pe.Image) -> int:
     return version
 
 
-def _embedded(section: bytes) -> str:
-    """The image's own command line as the stub hands it on: control characters as spaces, none at the ends."""
+def _embedded(section: bytes, version: int) -> str:
+    """The image's own command line as the stub hands it on: control characters as spaces, none at the end."""
     try:
         text = section.split(b"\0")[0].decode("ascii")
     except UnicodeDecodeError as error:
         raise PredictError(found="a command line (.cmdline) that is not ASCII", expected="ASCII") from error
-    return _checked("".join(" " if char < " " else char for char in text).strip(" "))
+    tidy = "".join(" " if char < " " else char for char in text).rstrip(" ")
+    if tidy.startswith(" ") and version > _OLDEST_STUB:
+        # 252 keeps what is in front, later ones do not; from which on, no boot here has shown.
+        raise PredictError(found="a command line (.cmdline) that begins with a space", expected="one without")
+    return _checked(tidy)
 
 
 def _checked(options: str) -> str:

@@ -43,6 +43,7 @@ class SealError(TpmError):
     Codes, in the order of the checks: ``seal-approvals`` (none), ``seal-authority`` (signed by another authority),
     ``seal-device`` (made for another device), ``seal-use`` (for signing, not unsealing, or the other way round),
     ``seal-counter`` (names another counter), ``seal-stale`` (withdrawn by a later generation), ``seal-state`` (this
-    is not the approved boot state), ``seal-signature`` (the approval was changed). Also ``seal-file`` for bytes that
-    are no approval, target or sealed secret, and ``seal-size`` for a secret too long.
+    is not the approved boot state), ``seal-signature`` (the approval was changed).
+    Of a secret: ``seal-secret`` (sealed by another TPM, or changed), ``seal-size`` (too long).
+    Of a file: ``seal-file`` (no approval, target or sealed secret), ``seal-pcrs`` (fixes no boot state).
     """

@@ -13,6 +13,7 @@ RC_PCR_CHANGED: Final = 0x128
 RC_POLICY_FAIL: Final = 0x09D
 RC_SIGNATURE: Final = 0x09B
 RC_INTEGRITY: Final = 0x09F
+RC_BINDING: Final = 0x0A5
 _FORMAT_ONE: Final = 0x080
 _FORMAT_ONE_CODE: Final = 0x0BF  # without the number of the handle, session or parameter
 _NOT_STARTED: Final = 0x100

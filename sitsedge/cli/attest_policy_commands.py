@@ -20,7 +20,7 @@ from attest.boot.replay import MAX_PCR_FILE_BYTES, parse_pcrs
 from attest.command import GateKey
 from attest.evidence.claims import MAX_EVIDENCE_BYTES, parse_evidence
 from attest.files import named
-from attest.structures import PCR_COUNT
+from attest.structures import MAX_STRUCTURE_BYTES, PCR_COUNT, parse_quote
 from sitsedge.cli.attest_boot_commands import read_bounded
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, reported
 
@@ -62,6 +62,7 @@ def make(
     label: Annotated[str, typer.Option("--state", help="label of the allowed state")] = "reference boot",
     log: Annotated[Path | None, typer.Option("--log", help="event log of the reference boot")] = None,
     pcrs: Annotated[Path | None, typer.Option("--pcrs", help="its PCR values, JSON")] = None,
+    quote: Annotated[Path | None, typer.Option("--quote", help="TPMS_ATTEST that must cover those values")] = None,
     evidence: Annotated[Path | None, typer.Option("--evidence", help="or verified evidence of that boot")] = None,
     pcr: Annotated[str, typer.Option("--pcr", help="PCRs to fix by value, as 0,2,4,7 (default: those quoted)")] = "",
     by_event: Annotated[str, typer.Option("--by-event", help="PCRs to judge by their events, in any order")] = "",
@@ -74,7 +75,7 @@ def make(
 ) -> None:
     """Approve a boot: sign a policy that allows its state, beside the states of --base (an update window)."""
     with reported(output):
-        events, values = _reference(log, pcrs, evidence)
+        events, values = _reference(log, pcrs, quote, evidence)
         judged = set(_numbers("--by-event", by_event))
         default = [index for index in measure.QUOTED_PCRS if index in values]
         state = approve_boot(
@@ -101,18 +102,25 @@ def make(
         emit(output, data, lambda: _fields(data))
 
 
-def _reference(log: Path | None, pcrs: Path | None, evidence: Path | None) -> tuple[EventLog, dict[int, bytes]]:
-    """The reference boot: a log with PCR values, or evidence, which carries both."""
-    if evidence is not None and log is None and pcrs is None:
+def _reference(
+    log: Path | None, pcrs: Path | None, quote: Path | None, evidence: Path | None
+) -> tuple[EventLog, dict[int, bytes]]:
+    """The reference boot: a log with PCR values (those that ``quote`` covers), or evidence, which carries all."""
+    if evidence is not None and log is pcrs is quote is None:
         claims, _ = parse_evidence(read_bounded(evidence, MAX_EVIDENCE_BYTES))
         return eventlog.parse(claims.event_log), dict(quoted_values(claims.pcrs, claims.quote_attest))
     if log is None or pcrs is None or evidence is not None:
         complain("--log and --pcrs, or --evidence alone", "give one reference boot")
         raise typer.Exit(Exit.USAGE)
-    values = parse_pcrs(read_bounded(pcrs, MAX_PCR_FILE_BYTES))
-    if banks.SHA256 not in values:
+    banked = parse_pcrs(read_bounded(pcrs, MAX_PCR_FILE_BYTES))
+    if banks.SHA256 not in banked:
         raise PcrFileError(found="no values of the SHA-256 bank", expected="them")
-    return eventlog.parse(read_bounded(log, MAX_LOG_BYTES)), dict(values[banks.SHA256])
+    values = dict(banked[banks.SHA256])
+    if quote is not None:
+        attest = read_bounded(quote, MAX_STRUCTURE_BYTES)
+        covered = parse_quote(attest).pcrs
+        values = dict(quoted_values({pcr: value for pcr, value in values.items() if pcr in covered}, attest))
+    return eventlog.parse(read_bounded(log, MAX_LOG_BYTES)), values
 
 
 def _policy(path: Path) -> BootPolicy:

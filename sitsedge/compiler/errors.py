@@ -13,7 +13,7 @@ class OnnxImportError(CompileError):
     """An ONNX file, or one node of it, is outside what can be compiled.
 
     ``node`` is the node's name (or its position when it has none), ``operator`` its ONNX operator; both
-    are empty when the file as a whole is refused.
+    are empty when the file as a whole is refused. ``others`` says what else is in the way, one entry an operator.
     """
 
     def __init__(
@@ -22,10 +22,12 @@ class OnnxImportError(CompileError):
         super().__init__(code, found=found, expected=expected, hint=hint)
         self.node = node
         self.operator = operator
+        self.others: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         text = super().__str__()
-        return f"node {self.node!r} ({self.operator}): {text}" if self.node else text
+        also = f"; also in the way: {'; '.join(self.others)}" if self.others else ""
+        return f"node {self.node!r} ({self.operator}): {text}{also}" if self.node else text + also
 
 
 class CalibrationError(CompileError):

@@ -25,7 +25,8 @@ from sitsedge.compiler.calibration import Calibration, read_calibration
 from sitsedge.compiler.errors import CompileError
 from sitsedge.compiler.imported import ImportedNetwork, import_network
 from sitsedge.compiler.quantise import Goal, Scales
-from sitsedge.compiler.quantiser.search import Prefer, QuantisedGraph, quantise_graph
+from sitsedge.compiler.quantiser.search import Prefer, quantise_graph
+from sitsedge.compiler.quantiser.trial import QuantisedGraph
 from sitsedge.compiler.reference import Ints
 from sitsedge.compiler.report import make_report
 from sitsedge.compiler.report_html import render

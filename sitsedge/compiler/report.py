@@ -17,7 +17,7 @@ from sitsedge.compiler.graph.model import Executable
 from sitsedge.compiler.imported import ImportedNetwork
 from sitsedge.compiler.network import FloatNetwork, Floats
 from sitsedge.compiler.quantise import Goal
-from sitsedge.compiler.quantiser.search import QuantisedGraph
+from sitsedge.compiler.quantiser.trial import QuantisedGraph
 from sitsedge.compiler.reference import Ints
 from sitsedge.compiler.report_figures import figures
 from sitsedge.compiler.report_layers import describe_layers
@@ -109,7 +109,8 @@ def _quantisation(quantised: QuantisedGraph, goal: Goal) -> dict[str, Any]:
     )
     return chosen | {
         "formats": {
-            name: {"bits": f.bits, "saturates": f.saturate, "range": f.rule} for name, f in quantised.formats.items()
+            name: {"bits": f.bits, "saturates": f.saturate, "range": f.rule, "weight_bits": f.weight_bits}
+            for name, f in quantised.formats.items()
         },
         "layer_rms_of_spread": dict(quantised.layers),
         "wide_layers": quantised.wide,

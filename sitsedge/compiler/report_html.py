@@ -81,6 +81,7 @@ def _layers(report: dict[str, Any]) -> str:
             layer["name"],
             layer["from"],
             "" if layer["bits"] is None else layer["bits"],
+            layer["weight_bits"] if layer["operands"] and layer["weight_bits"] else "",
             layer["operands"] or "",
             "" if layer["saturates"] is None else layer["saturates"],
             "{} … {}".format(*layer["counts"]),
@@ -93,7 +94,7 @@ def _layers(report: dict[str, Any]) -> str:
         + layer_pictures(layers)
         + _table(head, errors)
         + "<h2>Quantisation</h2>"
-        + _table(("value", "from", "bits", "operands", "saturates", "proven counts", "why"), choices)
+        + _table(("value", "from", "bits", "weight bits", "operands", "saturates", "proven counts", "why"), choices)
     )
 
 

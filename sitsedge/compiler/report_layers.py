@@ -19,7 +19,7 @@ from sitsedge.compiler.graph.intervals import ValueBounds, graph_bounds
 from sitsedge.compiler.graph.reference import values
 from sitsedge.compiler.network import FloatNetwork, Floats
 from sitsedge.compiler.quantiser.formats import FAST_BITS
-from sitsedge.compiler.quantiser.search import QuantisedGraph
+from sitsedge.compiler.quantiser.trial import QuantisedGraph
 from sitsedge.compiler.reference import Ints
 from sitsedge.compiler.report_figures import error_entry
 
@@ -77,10 +77,16 @@ def _format(quantised: QuantisedGraph, name: str) -> dict[str, Any]:
     chosen = quantised.formats.get(name)
     if chosen is not None:
         why = quantised.reasons[name]
-        return {"bits": chosen.bits, "saturates": chosen.saturate, "range_rule": chosen.rule, "why": why}
+        return {
+            "bits": chosen.bits,
+            "weight_bits": chosen.weight_bits,
+            "saturates": chosen.saturate,
+            "range_rule": chosen.rule,
+            "why": why,
+        }
     last = name == quantised.graph.output
     why = "the output: counts of the limits file" if last else "hands on the counts of the value before it"
-    return {"bits": None, "saturates": None, "range_rule": None, "why": why}
+    return {"bits": None, "weight_bits": None, "saturates": None, "range_rule": None, "why": why}
 
 
 def _operands(node: Node, bounds: dict[str, ValueBounds]) -> str | None:

@@ -1,4 +1,4 @@
-"""Deltas: a new module as the whole signed head of it and patches against one older module (ADR 0020).
+"""Deltas: a new module as the whole signed head of it and patches against one older module (ADR 0022).
 
 Layout: an OCI image layout whose index lists the module, its signature and the delta's own manifest. Manifests,
 statement and config are those of the whole bundle, byte for byte; of the layers there are only patches. The delta's

@@ -118,7 +118,7 @@ def _damaged(error: BundleError) -> StoreError:
         "delta-base-damaged",
         found=error.found,
         expected="the base module as it was imported",
-        hint="import the whole bundle instead of the delta",
+        hint="import the base again, or the whole bundle instead of the delta",
     )
 
 

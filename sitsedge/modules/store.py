@@ -47,8 +47,8 @@ class ModuleStore:
         """Take the bundle or delta ``src``, a folder or ``.sits`` archive, into the store and return its digest.
 
         A delta becomes a whole bundle with what its base in the store has. Importing what is already there is not an
-        error. Raises ``BundleError``, ``BundleSignatureError``, and for a delta ``StoreError`` (``delta-base-missing``,
-        ``delta-base-damaged``).
+        error; where that was damaged, it is replaced. Raises ``BundleError``, ``BundleSignatureError``, and for a delta
+        ``StoreError`` (``delta-base-missing``, ``delta-base-damaged``).
         """
         with self._exclusive():
             for stale in self._path.glob(f"{_INCOMING}*"):
@@ -64,20 +64,28 @@ class ModuleStore:
             head = read_head(received, self._trust, delta=True)
             staged = received
             if head.delta is not None:
-                if self._folder(head.digest).exists():
-                    return self.load(head.digest).digest
+                if self._holds(head.digest):
+                    return head.digest
                 staged = incoming / "bundle"
                 rebuild(received, head, staged, find=self._folder)
             bundle = read_bundle(staged, self._trust)
-            target = self._folder(bundle.digest)
-            if target.exists():
-                self.load(bundle.digest)
-            else:
+            if not self._holds(bundle.digest):
+                target = self._folder(bundle.digest)
+                if target.exists():
+                    target.rename(incoming / "damaged")
                 staged.rename(target)
                 files.sync_folder(self._path)
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
         return bundle.digest
+
+    def _holds(self, digest: bytes) -> bool:
+        """Whether the module is there, undamaged, and signed by somebody still trusted."""
+        try:
+            self.load(digest)
+        except (BundleError, StoreError):
+            return False
+        return True
 
     def load(self, digest: bytes) -> Bundle:
         """The bundle, verified again; raises ``StoreError`` when it is unknown, ``BundleError`` when damaged."""

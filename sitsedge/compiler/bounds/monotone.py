@@ -30,6 +30,9 @@ CHUNK = 4096
 """Rows run at once."""
 
 ATTACK_SHARE = 0.2
+ROUNDS_IDLE_MAX = 40
+"""Of the search without a worse pair; more rarely find one."""
+
 SEED = 0x4D01
 
 
@@ -85,7 +88,8 @@ def decide_monotone(goal: Monotone, deadline: float) -> PairDecision:
     if (points := points_of(goal.low, goal.high)) is not None:
         return _exhaustive(goal, points)
     started = time.monotonic()
-    if (pair := _attack(goal, started + ATTACK_SHARE * (deadline - started))) is not None:
+    pair = worst_pair(goal, started + ATTACK_SHARE * (deadline - started))
+    if goal.fall(pair[:1], pair[1:])[0] > goal.tolerance:
         return _refuted(goal, "attack", pair)
     if not chain:
         return PairDecision("undecided", "bounds too wide")
@@ -176,8 +180,11 @@ def _exhaustive(goal: Monotone, points: Ints) -> PairDecision:
     return _refuted(goal, "exhaustive", np.stack([first, second]))
 
 
-def _attack(goal: Monotone, deadline: float) -> Ints | None:
-    """A pair that breaks the property, from lines through random rows that then move coordinate by coordinate."""
+def worst_pair(goal: Monotone, deadline: float) -> Ints:
+    """The pair that falls most, from lines through random rows that then move coordinate by coordinate.
+
+    Stops early at one that breaks the goal, and after ``ROUNDS_IDLE_MAX`` rounds without gain.
+    """
     rng = np.random.default_rng(SEED)
     j = goal.element
     grid = np.unique(np.rint(np.linspace(goal.low[j], goal.high[j], POINTS)).astype(np.int64))
@@ -194,14 +201,16 @@ def _attack(goal: Monotone, deadline: float) -> Ints | None:
         return rows[row], int(before[row, end] - outputs[row, end]), lines[row, [start, int(end)]]
 
     row, fall, pair = worst(rng.integers(goal.low, goal.high + 1, (ROWS, goal.low.size)))
-    while fall <= goal.tolerance and time.monotonic() < deadline:
+    idle = 0
+    while fall <= goal.tolerance and idle < ROUNDS_IDLE_MAX and time.monotonic() < deadline:
         rows = np.repeat(row[None], ROWS, axis=0)
         moved = rng.random(rows.shape) < 2 / rows.shape[1]
         rows = np.where(moved, rng.integers(goal.low, goal.high + 1, rows.shape), rows)
         better, larger, its_pair = worst(rows)
+        idle += 1
         if larger > fall:
-            row, fall, pair = better, larger, its_pair
-    return pair if fall > goal.tolerance else None
+            row, fall, pair, idle = better, larger, its_pair, 0
+    return pair
 
 
 def _split(goal: Monotone, whole: _Part, deadline: float) -> PairDecision:

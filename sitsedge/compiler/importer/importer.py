@@ -20,17 +20,10 @@ from sitsedge.compiler.graph.float_graph import FloatGraph, Input, Shape
 from sitsedge.compiler.importer import constants
 from sitsedge.compiler.importer.builder import Builder, Data, Value, graph_shape
 from sitsedge.compiler.importer.call import Call
-from sitsedge.compiler.importer.limits import INPUTS_MAX, refuse, require, shown
-from sitsedge.compiler.importer.model import DEFAULT_DOMAINS, ML_DOMAIN, CheckedModel, check_model, label, read_file
-from sitsedge.compiler.importer.registry import (
-    ADVICE,
-    ADVICE_OTHERS,
-    ML_OPERATORS,
-    OPERATORS,
-    QUANTISED,
-    SUPPORTED,
-    Lower,
-)
+from sitsedge.compiler.importer.limits import INPUTS_MAX, label, refuse, require, shown
+from sitsedge.compiler.importer.model import CheckedModel, check_model, read_file
+from sitsedge.compiler.importer.obstacles import lowering, require_importable
+from sitsedge.compiler.importer.registry import DEFAULT_DOMAINS, QUANTISED
 from sitsedge.compiler.importer.tensors import TensorReader, type_name
 
 INPUT_TYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
@@ -71,10 +64,9 @@ class _Importer:
     def __init__(self, model: CheckedModel, reader: TensorReader, input_shape: Shape | None) -> None:
         self._model = model
         self._reader = reader
-        for index, node in model.nodes:
-            with _naming(index, node):
-                _require_known(node)
         self._weights: Mapping[str, Any] = {tensor.name: tensor for tensor in model.graph.initializer}
+        given = {value.name for value in model.graph.input} - set(self._weights)
+        require_importable(model.nodes, given, lambda: _input(model.graph, self._weights, input_shape))
         self._values: dict[str, Value] = {}
         source = _input(model.graph, self._weights, input_shape)
         self._values[source.name] = source
@@ -119,7 +111,7 @@ class _Importer:
             made = constants.fold(call)
         else:
             call.may_be_quantised = default and node.op_type in QUANTISED
-            made = _lowering(node)(call)
+            made = lowering(node)(call)
         call.done()
         results = made if isinstance(made, list) else [made]
         names = list(node.output)
@@ -138,26 +130,6 @@ def _naming(index: int, node: Any) -> Iterator[None]:
         refused.node = refused.node or label(index, node)
         refused.operator = refused.operator or shown(node.op_type)
         raise
-
-
-def _require_known(node: Any) -> None:
-    """Refuse an operator that is neither imported nor folded before anything else is said about the file."""
-    if not (node.domain in DEFAULT_DOMAINS and (node.op_type in constants.RULES or node.op_type in constants.OTHERS)):
-        _lowering(node)
-
-
-def _lowering(node: Any) -> Lower:
-    table = OPERATORS if node.domain in DEFAULT_DOMAINS else ML_OPERATORS if node.domain == ML_DOMAIN else {}
-    found = table.get(node.op_type)
-    if found is None:
-        domain = "" if node.domain in DEFAULT_DOMAINS else f"{shown(node.domain)}."
-        raise refuse(
-            "unsupported-operator",
-            f"{domain}{shown(node.op_type)}",
-            SUPPORTED,
-            ADVICE.get(node.op_type, ADVICE_OTHERS),
-        )
-    return found
 
 
 def _input(graph: Any, weights: Mapping[str, Any], override: Shape | None) -> Data:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sitsedge.compiler.errors import OnnxImportError
 
 FILE_BYTES_MAX = 64 << 20
@@ -72,3 +74,8 @@ def shown(text: str) -> str:
     """``text`` of a file made fit for a message: printable and short."""
     clean = "".join(c if c.isprintable() else "?" for c in text[:96])
     return clean if len(text) <= 96 else clean + "…"
+
+
+def label(index: int, node: Any) -> str:
+    """A node's name for messages, or its position where it has none."""
+    return shown(node.name) or f"#{index}"

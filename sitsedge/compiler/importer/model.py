@@ -23,15 +23,14 @@ from sitsedge.compiler.importer.limits import (
     NODES_MAX,
     OPSET_MAX,
     OPSET_MIN,
+    label,
     refuse,
     require,
     shown,
 )
-from sitsedge.compiler.importer.registry import ADVICE, HOPELESS, SUPPORTED
+from sitsedge.compiler.importer.obstacles import grouped, unknown
+from sitsedge.compiler.importer.registry import DEFAULT_DOMAINS, HOPELESS, ML_DOMAIN
 from sitsedge.compiler.importer.wire import scan
-
-DEFAULT_DOMAINS = ("", "ai.onnx")
-ML_DOMAIN = "ai.onnx.ml"
 
 _FLOAT_TYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
 
@@ -85,11 +84,6 @@ def check_model(data: bytes, output: str | None) -> CheckedModel:
     nodes = tuple(_needed(graph, producers, chosen))
     n_file_nodes = sum(node.op_type != "Constant" for node in graph.node)
     return CheckedModel(graph, opset, nodes, chosen, n_file_nodes, notes)
-
-
-def label(index: int, node: Any) -> str:
-    """The node's name for messages, or its position where it has none."""
-    return shown(node.name) or f"#{index}"
 
 
 def _opset(model: Any) -> int:
@@ -169,10 +163,12 @@ def _no_subgraph(index: int, node: Any) -> None:
 
 def _advised(graph: Any) -> None:
     """A well-known operator that cannot be compiled is named before anything is said about inputs and outputs."""
-    for index, node in enumerate(graph.node):
-        if node.op_type in HOPELESS:
-            refusal = refuse("unsupported-operator", shown(node.op_type), SUPPORTED, ADVICE[node.op_type])
-            raise _named(refusal, index, node)
+    weights = {tensor.name for tensor in graph.initializer}
+    found = list(unknown(enumerate(graph.node), {value.name for value in graph.input} - weights))
+    known = next((refused for refused in found if refused.operator in HOPELESS), None)
+    if known is not None:
+        known.others = grouped([refused for refused in found if refused is not known])
+        raise known
 
 
 def _order(graph: Any, producers: Mapping[str, int]) -> None:

@@ -11,6 +11,9 @@ from sitsedge.compiler.importer.operators import elementwise, final, linear, poo
 
 Lower = Callable[[Call], Data | list[Data]]
 
+DEFAULT_DOMAINS = ("", "ai.onnx")
+ML_DOMAIN = "ai.onnx.ml"
+
 OPERATORS: Mapping[str, Lower] = {
     "Add": elementwise.add,
     "ArgMax": final.arg_max,
@@ -97,7 +100,9 @@ ADVICE: Mapping[str, str] = {
     "TreeEnsembleRegressor": "trees are not compiled; train an MLP",
     "LinearClassifier": "export the decision function as Gemm, or train an MLP",
     "Normalizer": "normalising by a norm divides two computed values; use a Scaler",
-    "Sqrt": "use Relu, Clip, Sigmoid or Tanh inside the network",
+    "Sqrt": "a network cannot divide by what it computes; use batch normalisation, which folds away",
+    "Reciprocal": "a network cannot divide by what it computes; use batch normalisation",
+    "Equal": "feed real numbers; embeddings of integer tokens are not compiled",
     "Exp": "use Sigmoid, Tanh or a final Softmax",
 }
 """What to change, by refused operator."""

@@ -29,6 +29,7 @@ from sitsedge.compiler.graph.float_run import apply_function
 from sitsedge.compiler.graph.intervals import ValueBounds, node_bounds, prove
 from sitsedge.compiler.graph.reference import compute
 from sitsedge.compiler.quantiser.factors import shared_factors
+from sitsedge.compiler.quantiser.fine import twice
 from sitsedge.compiler.quantiser.formats import Format, Value, powers_of_two
 from sitsedge.compiler.quantiser.problem import Problem
 from sitsedge.compiler.quantiser.ranges import reach
@@ -154,7 +155,7 @@ def _weighted(trial: Trial, node: Dense | Conv | Affine) -> None:
     made, real = make_weighted(
         node,
         f"{node.name}.each" if flat and not last else node.name,
-        source,
+        _twice(trial, node, source) if trial.formats[node.name].fine else source,
         replace(trial.values[source], counts=trial.values[source].counts[problem.fitted]),
         format_=trial.formats[node.name],
         factors=factors,
@@ -162,12 +163,25 @@ def _weighted(trial: Trial, node: Dense | Conv | Affine) -> None:
         first=source == problem.source.name,
         last=last,
         fits=trial.fits,
+        fitted=problem.fits_weights,
     )
     wide = (-1, *(1,) * (len(trial.shapes[source]) - 1)) if not isinstance(node, Dense) else (-1,)
     trial.add(made, real.reshape(wide))
     if flat and not last:
         back = ig.Select.make(node.name, made.name, indices=np.arange(size), shape=(size,))
         trial.add(back, real)
+
+
+def _twice(trial: Trial, node: Dense | Conv | Affine, source: str) -> str:
+    """The source with its channels twice, for weights of twelve bits."""
+    before = trial.values[source]
+    channels, *space = trial.shapes[source]
+    groups = node.groups if isinstance(node, Conv) else channels if isinstance(node, Affine) else 1
+    order = twice(channels, groups)
+    indices = np.arange(before.real.size).reshape(channels, -1)[order].reshape(-1)
+    made = ig.Select.make(f"{node.name}.twice", source, indices=indices, shape=(2 * channels, *space))
+    trial.add(made, before.real[order])
+    return made.name
 
 
 def _coarsen(trial: Trial, node: Node, least: float) -> None:

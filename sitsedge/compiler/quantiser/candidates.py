@@ -8,7 +8,7 @@ from sitsedge.compiler.graph.float_graph import Clamped
 from sitsedge.compiler.quantiser.formats import FAST_BITS, TABLE_BITS_MAX, Format
 from sitsedge.compiler.quantiser.problem import Problem
 from sitsedge.compiler.quantiser.ranges import RULES
-from sitsedge.compiler.quantiser.scales import chooses
+from sitsedge.compiler.quantiser.trial import choosing
 
 OPEN_BITS = (6, 7, 8, 9, 10, 11, 12)
 SATURATED_BITS = (7, 8, 10, 12)
@@ -39,8 +39,3 @@ def fast(problem: Problem, rule: str) -> dict[str, Format]:
         else:
             formats[name] = Format(FAST_BITS - bool(problem.values[name].min() < 0.0), saturate=True, rule=rule)
     return {name: formats[name] for name in choosing(problem)}
-
-
-def choosing(problem: Problem) -> list[str]:
-    """Values whose format is chosen: all but the input, the output and what only hands on."""
-    return [node.name for node in problem.graph.nodes if chooses(node)]

@@ -19,11 +19,20 @@ FAST_BITS = 7
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """``bits`` of a value's magnitude; ``saturate`` clamps it there; ``rule`` of ``ranges.reach`` finds its reach."""
+    """``bits`` of a value's magnitude; ``saturate`` clamps it there; ``rule`` of ``ranges.reach`` finds its reach.
+
+    ``fine``: the weights that make the value have twelve bits instead of eight (``quantiser.fine``).
+    """
 
     bits: int
     saturate: bool
     rule: str = "min-max"
+    fine: bool = False
+
+    @property
+    def weight_bits(self) -> int:
+        """Of the weights that make the value, where weights do."""
+        return 12 if self.fine else 8
 
     @property
     def largest(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sitsedge.compiler.graph.float_graph import Clamped, FloatGraph, Floats, Function
+from sitsedge.compiler.graph.float_graph import Clamped, Conv, Dense, FloatGraph, Floats, Function
 from sitsedge.compiler.graph.float_run import run_all, run_node
 from sitsedge.compiler.graph.integer_graph import Input
 from sitsedge.compiler.quantise import Scales
@@ -14,10 +14,13 @@ from sitsedge.compiler.quantiser.lower import lower
 from sitsedge.compiler.quantiser.scales import Freedom, adapt_input, free_products, freedom, give_back, roots
 from sitsedge.compiler.reference import Ints
 
-ELEMENT_ROWS_MAX = 1 << 24
+ELEMENT_ROWS_MAX = 1 << 25
 """Elements times rows of all values together kept in memory; more rows are thinned out evenly."""
 
 ROWS_LEAST = 4
+
+FIT_WORK_MAX = 1 << 28
+"""Multiplications times rows above which weights are rounded one by one: fitting them would take minutes a trial."""
 
 JUDGED_EVERY = 4
 """Every fourth row takes no part in ranges and weights: values that saturate must be judged on rows not seen."""
@@ -46,6 +49,8 @@ class Problem:
     scales: Floats
     table_fed: frozenset[str]
     is_class: bool
+    fits_weights: bool
+    """Whether weights are rounded against their output, as far as ``weights`` does that for a layer."""
 
 
 def pose(graph: FloatGraph, scales: Scales, counts: Ints, raw: Floats, *, class_output: bool) -> Problem:
@@ -89,7 +94,14 @@ def pose(graph: FloatGraph, scales: Scales, counts: Ints, raw: Floats, *, class_
         scales=np.ones(1) if is_class else scales.outputs,
         table_fed=frozenset(fed),
         is_class=is_class,
+        fits_weights=_multiplications(finished) * len(keep) <= FIT_WORK_MAX,
     )
+
+
+def _multiplications(graph: FloatGraph) -> int:
+    """Of one inference."""
+    weighted = (node for node in graph.nodes if isinstance(node, Dense | Conv))
+    return sum(node.weights.size * (node.size // len(node.weights)) for node in weighted)
 
 
 def _thinned(rows: int, size: int) -> Ints:

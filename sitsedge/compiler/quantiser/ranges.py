@@ -16,7 +16,12 @@ RULES = ("min-max", "percentile", "mse")
 PERCENTILE = 99.9
 
 MARGIN = 1.15
-"""A value that saturates keeps this much more than the calibration rows showed: a fifth of a bit."""
+"""A value that saturates at few bits keeps this much more than the calibration rows showed: a fifth of a bit."""
+
+WIDE_MARGIN = 2.0
+"""With more bits than ``FEW_COUNTS_MAX``, one of them: a single row that saturates costs more than the bit does."""
+
+FEW_COUNTS_MAX = 255
 
 MSE_STEPS = np.linspace(0.3, 1.0, 15)
 """Shares of the largest magnitude that the search tries; below a third, saturation always loses."""
@@ -38,7 +43,8 @@ def reach(values: Floats, *, rule: str, largest_count: int, saturates: bool) -> 
         return np.where(cut > 0, cut, top)
     if rule == "mse":
         return _least_squares(magnitudes, top, largest_count)
-    return top * MARGIN if saturates else top
+    margin = MARGIN if largest_count <= FEW_COUNTS_MAX else WIDE_MARGIN
+    return top * margin if saturates else top
 
 
 def _least_squares(magnitudes: Floats, top: Floats, largest_count: int) -> Floats:

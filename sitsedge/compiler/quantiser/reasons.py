@@ -10,6 +10,9 @@ from sitsedge.compiler.quantiser.formats import TABLE_BITS_MAX, Format
 FIXED = "its counts are the output's, whose scale the limits file fixes"
 TABLE_ARGUMENT = f"a table reads it, and has entries for {TABLE_BITS_MAX} bits"
 
+FINE_WEIGHTS = "its weights need twelve bits: with eight no format of the activations meets the accuracy goal"
+EIGHT_BITS_DO = "eight-bit weights are enough here while other layers have twelve"
+
 
 def uniform_reasons(
     formats: Mapping[str, Format], prefer: Literal["rows", "speed"], *, meets_goal: bool

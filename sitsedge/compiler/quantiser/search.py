@@ -2,49 +2,53 @@
 
 A chain of dense layers goes through ``compiler.quantise``, whose search is finer. Every other graph is tried with one
 format for all values first; then, from the best of the fast ones (7-bit unsigned activations), values are widened one
-by one, each time the one whose widening lowers the error most, until the goal is met. Where few circuit rows are
-wanted, the best of all is narrowed again, value by value, while the goal is still met. What is returned is the cheapest
-of all that meet the goal, by circuit rows or by speed, else the most accurate.
+by one, each time the one whose widening lowers the error most, until the goal is met. Where eight-bit weights do not
+meet it, layers with twelve-bit weights are tried, and taken back one by one where eight bits do. Where few circuit rows
+are wanted, the best of all is narrowed again, value by value, while the goal is still met. What is returned is the
+cheapest of all that meet the goal, by circuit rows or by speed, else the most accurate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
-
-import numpy as np
 
 from sitsedge.compiler.errors import QuantiseError
 from sitsedge.compiler.graph.chain import graph_of
+from sitsedge.compiler.graph.float_graph import Affine as FloatAffine
 from sitsedge.compiler.graph.float_graph import Conv as FloatConv
 from sitsedge.compiler.graph.float_graph import Dense as FloatDense
 from sitsedge.compiler.graph.float_graph import FloatGraph, Floats
-from sitsedge.compiler.graph.integer_graph import Conv, Dense, IntegerGraph
-from sitsedge.compiler.graph.intervals import ValueBounds, graph_bounds
-from sitsedge.compiler.graph.model import GraphModel
-from sitsedge.compiler.graph.seven_bits import serves
+from sitsedge.compiler.graph.intervals import graph_bounds
 from sitsedge.compiler.network import FloatNetwork
-from sitsedge.compiler.quantise import NEARLY_BEST, Goal, Quantised, Scales, quantise
-from sitsedge.compiler.quantiser.build import build
-from sitsedge.compiler.quantiser.candidates import choosing, fast, uniform
+from sitsedge.compiler.quantise import NEARLY_BEST, Goal, Scales, quantise
+from sitsedge.compiler.quantiser.candidates import fast, uniform
 from sitsedge.compiler.quantiser.chains import layer_errors, network_of
-from sitsedge.compiler.quantiser.cost import circuit_rows
-from sitsedge.compiler.quantiser.formats import FAST_BITS, TABLE_BITS_MAX, Format
+from sitsedge.compiler.quantiser.formats import FAST_BITS, Format
 from sitsedge.compiler.quantiser.problem import Problem, pose
 from sitsedge.compiler.quantiser.ranges import RULES
 from sitsedge.compiler.quantiser.reasons import (
-    FIXED,
-    TABLE_ARGUMENT,
+    EIGHT_BITS_DO,
+    FINE_WEIGHTS,
     narrowed_reason,
     uniform_reasons,
     widened_reason,
 )
 from sitsedge.compiler.quantiser.sizes import require_moderate_values, require_moderate_weights
+from sitsedge.compiler.quantiser.trial import QuantisedGraph, choosing, trial, wide_layers
 from sitsedge.compiler.quantiser.weighted import Fits
-from sitsedge.compiler.reference import IntegerModel, Ints
+from sitsedge.compiler.reference import Ints
 
 Prefer = Literal["rows", "speed"]
+
+FINE = (
+    Format(9, saturate=False, fine=True),
+    Format(10, saturate=False, fine=True),
+    Format(12, saturate=False, fine=True),
+    Format(10, saturate=True, fine=True),
+    Format(12, saturate=True, fine=True),
+)
+"""Tried where eight-bit weights do not meet the goal."""
 
 WIDE = Format(12, saturate=False)
 """What a value is widened to: int16 with room for what the calibration rows did not show."""
@@ -59,37 +63,6 @@ TRIALS_MAX = 64
 """Of widening and of narrowing; a small network has half a dozen values."""
 
 NARROWEST_BITS = 4
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class QuantisedGraph:
-    """The graph, the format of every value that chose one, and how good it is on the rows it was fitted to.
-
-    ``rms`` and ``peak`` are relative to each output's span; for a class output both are the share of rows with
-    another class. ``layers`` gives each value's root-mean-square error relative to its own spread. ``real`` are
-    physical units per count of the values that stand for one of ``source``, the float network the formats were chosen
-    for; ``reasons`` say why a value has its format.
-    """
-
-    graph: IntegerGraph
-    formats: Mapping[str, Format]
-    rms: float
-    peak: float
-    rows: int
-    meets_goal: bool
-    layers: Mapping[str, float]
-    real: Mapping[str, Floats]
-    source: FloatGraph | FloatNetwork
-    reasons: Mapping[str, str]
-    wide: int
-    """Number of layers with weights that the relaxed dot product cannot compute, by the bounds proven."""
-    chain: Quantised | None = None
-    """What ``compiler.quantise`` chose, where the graph is a chain of dense layers."""
-
-    @property
-    def model(self) -> IntegerModel | GraphModel:
-        """What runs: the chain's own form where there is one."""
-        return GraphModel(self.graph) if self.chain is None else self.chain.model
 
 
 def quantise_graph(
@@ -129,6 +102,8 @@ def quantise_graph(
         raise failure
     if not large:
         found += _widened(problem, found, goal, fits, prefer)
+        if not any(q.meets_goal for q in found):
+            found += _refined(problem, goal, prefer, fits)
         if prefer == "rows":
             found += _narrowed(problem, select(found, prefer), goal, fits)
     return select(found, prefer)
@@ -154,7 +129,7 @@ def _chain(network: FloatNetwork, scales: Scales, counts: Ints, raw: Floats, goa
         real={node.name: real for node, real in zip(graph.nodes, found.reals, strict=True)},
         source=network,
         reasons=uniform_reasons(formats, "rows", meets_goal=found.meets_goal),
-        wide=_wide(graph, graph_bounds(graph)),
+        wide=wide_layers(graph, graph_bounds(graph)),
         chain=found,
     )
 
@@ -165,9 +140,14 @@ def select(found: list[QuantisedGraph], prefer: Prefer) -> QuantisedGraph:
     if not good:
         best = min(q.rms for q in found)
         good = [q for q in found if q.rms <= NEARLY_BEST * best]
-    best_of = min(good, key=lambda q: (q.rows, q.rms) if prefer == "rows" else (q.wide, q.rms))
+    best_of = min(good, key=lambda q: (q.rows, q.rms) if prefer == "rows" else (q.wide, _fine(q), q.rms))
     general = uniform_reasons(best_of.formats, prefer, meets_goal=best_of.meets_goal)
     return replace(best_of, reasons={**general, **best_of.reasons})
+
+
+def _fine(found: QuantisedGraph) -> int:
+    """Layers that multiply twice."""
+    return sum(format_.fine for format_ in found.formats.values())
 
 
 def _multiplications(graph: FloatGraph) -> int:
@@ -208,6 +188,32 @@ def _widened(
     return made
 
 
+def _refined(problem: Problem, goal: Goal, prefer: Prefer, fits: Fits) -> list[QuantisedGraph]:
+    """Twelve-bit weights in every layer, then eight bits again wherever the goal is still met."""
+    found = []
+    for format_ in FINE:
+        try:
+            found.append(trial(problem, dict.fromkeys(choosing(problem), format_), goal, fits))
+        except QuantiseError:
+            # Longer sums may leave int32 or the exponents' range; a coarser format may still fit.
+            continue
+    if not found:
+        return []
+    current = select(found, prefer)
+    weighted = [node.name for node in problem.graph.nodes if isinstance(node, FloatDense | FloatConv | FloatAffine)]
+    reasons = {**current.reasons, **dict.fromkeys(weighted, FINE_WEIGHTS)}
+    current = replace(current, reasons=reasons)
+    for name in weighted if current.meets_goal else ():
+        plain = replace(current.formats[name], fine=False)
+        try:
+            made = trial(problem, {**current.formats, name: plain}, goal, fits)
+        except QuantiseError:
+            continue
+        if made.meets_goal:
+            current = replace(made, reasons={**current.reasons, name: EIGHT_BITS_DO})
+    return [*found, current]
+
+
 def _narrowed(problem: Problem, start: QuantisedGraph, goal: Goal, fits: Fits) -> list[QuantisedGraph]:
     """From a graph that meets the goal on, take bits from one value after another while it still does."""
     if not start.meets_goal:
@@ -226,63 +232,3 @@ def _narrowed(problem: Problem, start: QuantisedGraph, goal: Goal, fits: Fits) -
             reasons = {**current.reasons, name: narrowed_reason(current.rows, made.rows)}
             current = replace(made, reasons=reasons)
     return [current]
-
-
-def trial(problem: Problem, formats: Mapping[str, Format], goal: Goal, fits: Fits) -> QuantisedGraph:
-    """One graph with these formats; raises ``QuantiseError`` where they do not hold."""
-    fitting = {name: _suited(problem, name, format_) for name, format_ in formats.items()}
-    graph, made = build(problem, fitting, fits)
-    got = made.values[graph.output].counts.reshape(len(problem.counts), -1) * problem.scales
-    if problem.is_class:
-        rms = peak = float((got != problem.outputs).mean())
-    else:
-        error = (got - problem.outputs) / problem.span
-        unseen = np.delete(error, problem.fitted, axis=0)
-        rms = max(float(np.sqrt((part**2).mean(axis=0)).max()) for part in (error, unseen) if len(part))
-        peak = float(np.abs(error).max())
-    layers = {}
-    for name, value in made.values.items():
-        if name in problem.values and name != problem.source.name:
-            wanted = problem.values[name]
-            spread = float(wanted.std())
-            shown = (value.counts * value.real).reshape(wanted.shape)
-            missed = float(np.sqrt(((shown - wanted) ** 2).mean()))
-            layers[name] = missed / spread if spread > 0 else missed
-    bounds = {name: value.bounds for name, value in made.values.items()}
-    return QuantisedGraph(
-        graph=graph,
-        formats=fitting,
-        rms=rms,
-        peak=peak,
-        rows=circuit_rows(graph),
-        meets_goal=rms <= goal.rms and peak <= goal.peak,
-        layers=layers,
-        real={name: value.real for name, value in made.values.items() if name in problem.values},
-        source=problem.graph,
-        reasons=_bound_reasons(problem, formats, fitting),
-        wide=_wide(graph, bounds),
-    )
-
-
-def _suited(problem: Problem, name: str, format_: Format) -> Format:
-    """A table's argument saturates, at no more bits than a table has entries for; an output's counts do not."""
-    if name in problem.freedom.fixed:
-        return replace(format_, saturate=False)
-    if name in problem.table_fed:
-        return replace(format_, bits=min(format_.bits, TABLE_BITS_MAX), saturate=True)
-    return format_
-
-
-def _bound_reasons(problem: Problem, asked: Mapping[str, Format], made: Mapping[str, Format]) -> dict[str, str]:
-    """Values whose place in the network leaves no choice."""
-    reasons = {}
-    for name, format_ in made.items():
-        if name in problem.freedom.fixed:
-            reasons[name] = FIXED
-        elif format_.bits < asked[name].bits:
-            reasons[name] = TABLE_ARGUMENT
-    return reasons
-
-
-def _wide(graph: IntegerGraph, bounds: Mapping[str, ValueBounds]) -> int:
-    return sum(1 for node in graph.nodes if isinstance(node, Dense | Conv) and not serves(node, bounds[node.source]))

@@ -10,6 +10,7 @@ from sitsedge.compiler.errors import QuantiseError
 from sitsedge.compiler.graph import integer_graph as ig
 from sitsedge.compiler.graph.float_graph import Affine, Conv, Dense, Floats
 from sitsedge.compiler.graph.intervals import ValueBounds, node_bounds
+from sitsedge.compiler.quantiser.fine import FINE_IN_SHIFT_MAX, FINE_WEIGHT_MAX, doubled_bounds, split
 from sitsedge.compiler.quantiser.formats import Format, Value
 from sitsedge.compiler.quantiser.ranges import reach
 from sitsedge.compiler.quantiser.weights import Layer, as_layer, integer_weights, patches
@@ -33,7 +34,8 @@ HALVINGS_MAX = 6
 """Weights are halved at most this often to bring a wide sum into int32; one bit of weight is left then."""
 
 Fits = dict[tuple[str, int], tuple[Ints, Ints]]
-"""Weights and bias of nodes that read the input and have a free gain: the same in every trial."""
+"""Weights and bias of nodes that read the input and have a free gain, by name and largest weight: the same in every
+trial."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,35 +60,39 @@ def make_weighted(
     first: bool,
     last: bool,
     fits: Fits,
+    fitted: bool = True,
 ) -> tuple[ig.Dense | ig.Conv, Floats]:
     """The integer node and the physical value of one count of each of its channels (out,).
 
-    ``factors`` are given where they are not free. Raises ``QuantiseError`` (``output-scale``, ``accumulator-width``).
+    ``factors`` are given where they are not free. With ``format_.fine`` the node reads ``source`` with the channels of
+    ``value`` twice, as ``fine.twice`` orders them. Raises ``QuantiseError`` (``output-scale``, ``accumulator-width``).
     """
     shape = tuple(value.counts.shape[1:])
     layer = as_layer(node, shape[:1] if isinstance(node, Affine) and len(node.shape) == 1 else shape)
+    bounds = doubled_bounds(layer, value.bounds) if format_.fine else value.bounds
     for halvings in range(HALVINGS_MAX + 1):
-        weight_max = WEIGHT_MAX >> halvings
+        weight_max = (FINE_WEIGHT_MAX if format_.fine else WEIGHT_MAX) >> halvings
         scaled = _scale(layer, value, format_=format_, factors=factors, sums=sums, first=first, weight_max=weight_max)
         key = (name, weight_max)
         if first and factors is None and key in fits:
             weights, bias = fits[key]
         else:
-            weights, bias = _fit(layer, scaled, value, sums=sums, first=first, weight_max=weight_max)
+            weights, bias = _fit(layer, scaled, value, sums=sums, first=first, weight_max=weight_max, fitted=fitted)
         if first and factors is None:
             fits[key] = (weights, bias)
-        made = _node(node, name, source, layer, weights, bias, scaled)
-        acc = node_bounds(made, value.bounds).accumulator
+        made = _node(node, name, source, layer, weights, bias, scaled, fine=format_.fine)
+        acc = node_bounds(made, bounds).accumulator
         assert acc is not None, "weighted nodes accumulate"
         if acc.partial_low.min() >= INT32_MIN and acc.partial_high.max() <= INT32_MAX:
             break
     shift = scaled.shift
     if not last and not format_.saturate and factors is None:
         # The proven bound, not the data, decides what an int16 must hold.
-        shift = _roomy(layer, made, value.bounds, scaled)
+        shift = _roomy(layer, made, bounds, scaled)
     real = np.exp2(shift) / scaled.gain
-    low, high = _limits(layer, made, value.bounds, format_, real, shift, last=last)
-    return _node(node, name, source, layer, weights, bias, scaled, shift=shift, low=low, high=high), real
+    low, high = _limits(layer, made, bounds, format_, real, shift, last=last)
+    limits = {"shift": shift, "low": low, "high": high}
+    return _node(node, name, source, layer, weights, bias, scaled, fine=format_.fine, **limits), real
 
 
 def least_factor(node: Dense | Conv | Affine, value: Value) -> float:
@@ -107,7 +113,8 @@ def _scale(
     first: bool,
     weight_max: int,
 ) -> _Scaled:
-    in_shift = _column_shifts(layer, value) if first else np.zeros(layer.source[0], np.int64)
+    shift_max = FINE_IN_SHIFT_MAX if format_.fine else IN_SHIFT_MAX
+    in_shift = _column_shifts(layer, value, shift_max) if first else np.zeros(layer.source[0], np.int64)
     wanted = _per_count(layer, value, in_shift)
     largest = np.abs(wanted).reshape(len(wanted), -1).max(axis=1)
     outputs = sums.reshape(len(sums), layer.result[0], -1).transpose(0, 2, 1).reshape(-1, layer.result[0])
@@ -133,11 +140,11 @@ def _scale(
     if lacking:
         # Counts finer than one weight step: multiply the source up, exactly, by a power of two.
         in_shift = in_shift + lacking
-        if in_shift.max() > IN_SHIFT_MAX:
+        if in_shift.max() > shift_max:
             raise QuantiseError(
                 "output-scale",
                 found=f"a count of {factors[int(np.argmin(room))]:g} behind weights up to {largest.max():g}",
-                expected=f"at most 2^{IN_SHIFT_MAX} counts per step of the layer before",
+                expected=f"at most 2^{shift_max} counts per step of the layer before",
                 hint="choose a coarser scale for this output in the limits file",
             )
         wanted, room = wanted * 2.0**-lacking, room + lacking
@@ -159,18 +166,18 @@ def _rest(value: Value) -> tuple[int, ...]:
     return tuple(range(1, value.bounds.low.ndim))
 
 
-def _column_shifts(layer: Layer, value: Value) -> Ints:
+def _column_shifts(layer: Layer, value: Value, shift_max: int) -> Ints:
     """Exponents that bring narrow inputs nearer to the widest, so that one int8 row serves all of them."""
     spread = value.counts.reshape(len(value.counts), layer.source[0], -1).std(axis=(0, 2))
     width = np.maximum(spread, 1.0)
     if layer.groups == layer.source[0]:
         return np.zeros(width.size, np.int64)
-    shifts: Ints = np.clip(np.floor(np.log2(width.max() / width)), 0, IN_SHIFT_MAX).astype(np.int64)
+    shifts: Ints = np.clip(np.floor(np.log2(width.max() / width)), 0, shift_max).astype(np.int64)
     return shifts
 
 
 def _fit(
-    layer: Layer, scaled: _Scaled, value: Value, *, sums: Floats, first: bool, weight_max: int
+    layer: Layer, scaled: _Scaled, value: Value, *, sums: Floats, first: bool, weight_max: int, fitted: bool
 ) -> tuple[Ints, Ints]:
     shaped = scaled.in_shift.reshape(-1, *(1,) * (value.counts.ndim - 2))
     seen = patches(layer, value.counts << shaped, sums)
@@ -185,7 +192,7 @@ def _fit(
         variance = np.repeat(np.maximum((high - low) ** 2 / 12, 1.0).reshape(layer.groups, -1), columns, axis=1)
         box = (mean, variance)
     return integer_weights(
-        layer, scaled.wanted * _column(scaled.gain), scaled.gain, seen, box=box, weight_max=weight_max
+        layer, scaled.wanted * _column(scaled.gain), scaled.gain, seen, box=box, weight_max=weight_max, fit=fitted
     )
 
 
@@ -202,18 +209,21 @@ def _node(
     bias: Ints,
     scaled: _Scaled,
     *,
+    fine: bool,
     shift: Ints | None = None,
     low: object = INT32_MIN,
     high: object = INT32_MAX,
 ) -> ig.Dense | ig.Conv:
     shifts = scaled.shift if shift is None else shift
+    in_shift = scaled.in_shift
+    if fine:
+        weights, in_shift = split(layer, weights, in_shift)
     if isinstance(node, Dense):
         return ig.Dense.make(
-            name, source, weights=weights[:, :, 0, 0], bias=bias, shift=shifts, in_shift=scaled.in_shift,
-            low=low, high=high,
-        )  # fmt: skip
+            name, source, weights=weights[:, :, 0, 0], bias=bias, shift=shifts, in_shift=in_shift, low=low, high=high
+        )
     return ig.Conv.make(
-        name, source, weights=weights, bias=bias, shift=shifts, in_shift=scaled.in_shift, low=low, high=high,
+        name, source, weights=weights, bias=bias, shift=shifts, in_shift=in_shift, low=low, high=high,
         strides=layer.strides, pads=layer.pads, dilations=layer.dilations, groups=layer.groups,
     )  # fmt: skip
 

@@ -94,18 +94,19 @@ def integer_weights(
     *,
     box: tuple[Floats, Floats] | None,
     weight_max: int,
+    fit: bool = True,
 ) -> tuple[Ints, Ints]:
     """Weights (shape of ``wanted``) and bias (out,) for accumulators that hold ``gain`` times the float sums.
 
     ``wanted`` are the unrounded weights per count of the source, ``seen`` what ``patches`` gives with counts already
-    shifted up, ``box`` mean and variance of every column (groups, columns) or None for those of the data. Raises
-    ``QuantiseError`` where a bias leaves int32.
+    shifted up, ``box`` mean and variance of every column (groups, columns) or None for those of the data.
+    Without ``fit`` every weight is rounded by itself. Raises ``QuantiseError`` where a bias leaves int32.
     """
     features, sums = seen
     outputs, per_group = wanted.shape[0], wanted.shape[0] // layer.groups
     flat = wanted.reshape(outputs, -1)
     target = sums * gain
-    small = flat.shape[1] <= FIT_COLUMNS_MAX and layer.groups <= FIT_GROUPS_MAX and flat.size <= FIT_WEIGHTS_MAX
+    small = fit and flat.shape[1] <= FIT_COLUMNS_MAX and layer.groups <= FIT_GROUPS_MAX and flat.size <= FIT_WEIGHTS_MAX
     weights = np.clip(np.rint(flat), -weight_max, weight_max)
     bias = np.zeros(outputs)
     for group in range(layer.groups):

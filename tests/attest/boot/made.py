@@ -15,6 +15,7 @@ from cryptography.x509.oid import NameOID
 from attest.boot import banks, efi, ima
 from attest.boot import event_types as types
 from attest.boot.logformat import FullLog, Record
+from attest.structures import composite_digest
 from tests.attest.boot import captures
 from tests.attest.boot.captures import u32
 
@@ -180,3 +181,14 @@ def ima_list() -> bytes:
 def ima_values(bank: int = banks.SHA256, *, padded: bool = False) -> list[bytes]:
     """PCR 10 after each number of entries of ``ima_list``."""
     return list(ima.parse(ima_list()).values(bank, padded=padded))
+
+
+def quote(pcrs: dict[int, bytes]) -> bytes:
+    """TPMS_ATTEST of a quote over these PCRs (TPM 2.0 Part 2 §10.12.12)."""
+    select = sum(1 << pcr for pcr in pcrs).to_bytes(3, "little")
+    selection = (1).to_bytes(4, "big") + (0x000B).to_bytes(2, "big") + b"\3" + select
+    digest = composite_digest(pcrs)
+    head = (0xFF544347).to_bytes(4, "big") + (0x8018).to_bytes(2, "big")
+    signer = (34).to_bytes(2, "big") + b"\0\x0b" + bytes(32)
+    clock = bytes(8) + bytes(8) + b"\1"
+    return head + signer + bytes(2) + clock + bytes(8) + selection + len(digest).to_bytes(2, "big") + digest

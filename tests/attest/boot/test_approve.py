@@ -11,7 +11,6 @@ from attest.boot.approve import VERSION_MAX, approve_boot, next_policy, quoted_v
 from attest.boot.errors import PolicyError, PolicyVersionError
 from attest.boot.eventlog import Event, EventLog, parse, text_event
 from attest.boot.policy import BootPolicy, BootState, Mismatch
-from attest.structures import composite_digest
 from tests.attest.boot import made
 
 LOG = parse(made.logs()["sha256"])
@@ -109,20 +108,9 @@ def test_a_log_that_misdescribes_is_no_reference() -> None:
     assert "claims to be" in caught.value.found
 
 
-def quote(pcrs: dict[int, bytes]) -> bytes:
-    """TPMS_ATTEST of a quote over these PCRs (TPM 2.0 Part 2 §10.12.12)."""
-    select = sum(1 << pcr for pcr in pcrs).to_bytes(3, "little")
-    selection = (1).to_bytes(4, "big") + (0x000B).to_bytes(2, "big") + b"\3" + select
-    digest = composite_digest(pcrs)
-    head = (0xFF544347).to_bytes(4, "big") + (0x8018).to_bytes(2, "big")
-    signer = (34).to_bytes(2, "big") + b"\0\x0b" + bytes(32)
-    clock = bytes(8) + bytes(8) + b"\1"
-    return head + signer + bytes(2) + clock + bytes(8) + selection + len(digest).to_bytes(2, "big") + digest
-
-
 def test_values_beside_a_quote_must_be_the_quoted_ones() -> None:
     shown = {0: b"\1" * 32, 7: b"\2" * 32}
-    assert quoted_values(shown, quote(shown)) == shown
+    assert quoted_values(shown, made.quote(shown)) == shown
     for wrong in ({0: b"\1" * 32}, shown | {7: bytes(32)}, shown | {8: bytes(32)}):
         with pytest.raises(PolicyError):
-            quoted_values(wrong, quote(shown))
+            quoted_values(wrong, made.quote(shown))

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from attest.boot import eventlog, pe, predict
-from attest.boot.event_types import EV_EFI_BOOT_SERVICES_APPLICATION, EV_IPL
+from attest.boot.event_types import EV_EFI_BOOT_SERVICES_APPLICATION, EV_IPL, EV_NO_ACTION
 from attest.boot.eventlog import Event, EventLog
 from attest.command import GateKey
 from sitsedge.cli.main import app
@@ -18,7 +18,6 @@ from tests.attest.boot.programs import kernel, program, unified
 
 UKIS = ("x86_64-uki-nosb", "x86_64-uki-secureboot")
 DIRECT = ("x86_64-direct-crb", "aarch64-direct")
-BOTH_PCRS = (predict.PCR_PROGRAMS, predict.PCR_KERNEL_INPUT, predict.PCR_IMAGE, predict.PCR_COMMAND_LINE)
 
 
 def capture(fixtures: Path, name: str) -> tuple[EventLog, dict[int, bytes]]:
@@ -123,6 +122,12 @@ def test_image_of_another_stub_is_refused() -> None:
         measured(unified(stub=b"#### LoaderInfo: systemd-boot 252 ####"))
 
 
+def test_stub_without_its_mark_is_known_by_what_it_tells_the_system() -> None:
+    told = "systemd-stub 252.39".encode("utf-16-le")
+    image = unified({".text": b"code" + told + b"code", ".sdmagic": b""})
+    assert measured(image).value(11) == measured(unified()).value(11)
+
+
 def test_image_without_kernel_is_refused() -> None:
     with pytest.raises(predict.PredictError, match="without a kernel"):
         measured(unified({".linux": b""}))
@@ -135,6 +140,13 @@ def test_command_line_is_tidied_as_the_stub_does() -> None:
             "utf-16-le"
         )
         assert log.of(9)[0].digest == hashlib.sha256(expected).digest()
+
+
+def test_command_line_that_later_stubs_may_cut_in_front_is_refused() -> None:
+    stub = b"#### LoaderInfo: systemd-stub 255 ####"
+    assert measured(unified({".cmdline": b"a \n"}, stub=stub)).of(9)
+    with pytest.raises(predict.PredictError, match="begins with a space"):
+        measured(unified({".cmdline": b"\na"}, stub=stub))
 
 
 def test_command_line_that_is_not_ascii_is_refused() -> None:
@@ -194,6 +206,22 @@ def test_log_of_no_uefi_boot_is_refused() -> None:
         predict.predict(predict.kernel_boot(kernel(), initrd=None, options=""), reference=EventLog(()))
     with pytest.raises(predict.PredictError, match="Secure Boot"):
         predict.secure_boot_in(EventLog(()))
+
+
+def test_events_that_extend_nothing_stay_where_they_are(fixtures_dir: Path) -> None:
+    log, held = capture(fixtures_dir, UKIS[0])
+    informed = EventLog((Event(4, EV_NO_ACTION, bytes(32), b"information"), *log.events))
+    predicted = predict.predict(parts(log), reference=informed)
+    assert predicted.events[0] == informed.events[0]
+    assert predicted.value(4) == held[4]
+    assert not predict.secure_boot_in(EventLog(tuple(event for event in log.events if event.pcr == 7)))
+
+
+def test_state_of_secure_boot_is_read_from_its_own_variable(fixtures_dir: Path) -> None:
+    log, _ = capture(fixtures_dir, UKIS[1])
+    others = [event for event in log.of(7) if b"S\0e\0c\0u\0r\0e\0B" not in event.data]
+    with pytest.raises(predict.PredictError, match="Secure Boot"):
+        predict.secure_boot_in(EventLog(tuple(others)))
 
 
 def test_cli_predicts_a_state_that_a_policy_can_allow(fixtures_dir: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -12,7 +13,7 @@ from attest.boot import banks, eventlog, ima, logformat
 from attest.boot.errors import ImaError, PcrFileError
 from attest.boot.eventlog import Event, EventLog
 from attest.boot.replay import MAX_PCR_FILE_BYTES, PcrValues, parse_pcrs, replay
-from tests.attest.boot import made
+from tests.attest.boot import captures, made
 
 LOG = made.logs()["sha1-sha256"]
 FULL = logformat.read(LOG)
@@ -61,6 +62,25 @@ def test_no_common_bank_is_an_error() -> None:
     with pytest.raises(PcrFileError) as caught:
         replay(made.logs()["sha384"], pcrs=VALUES)
     assert "sha384" in caught.value.expected
+
+
+def test_digests_swapped_between_banks_do_not_match() -> None:
+    """Two banks of one size, so that the log stays well formed."""
+    algorithms = (banks.SHA256, banks.SHA3_256)
+    log = made.full_log(algorithms)
+    full, values = logformat.read(log), replay(log).computed
+    for number in (0, 5, len(full.records) - 1):
+        records = [
+            dataclasses.replace(record, digests=record.digests[::-1]) if at == number else record
+            for at, record in enumerate(full.records)
+        ]
+        swapped = captures.write(dataclasses.replace(full, records=tuple(records)))
+        extends = full.records[number].extends
+        assert replay(swapped, pcrs=values).ok is not extends  # the startup locality has zeros in both
+    renamed = captures.write(dataclasses.replace(full, banks=algorithms[::-1]))
+    assert not replay(renamed, pcrs=values).ok
+    exchanged = dict(zip(algorithms, (values[banks.SHA3_256], values[banks.SHA256]), strict=True))
+    assert not replay(log, pcrs=exchanged).ok
 
 
 def test_a_value_that_is_missing_in_the_file_does_not_match() -> None:

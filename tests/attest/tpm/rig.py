@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tpm2_pytss import ESAPI
 
 from attest.tpm import Swtpm, TpmDevice
+from attest.tpm.transport import DeadlineTcti
 
 DEADLINE_S = 20.0  # far above what a loaded machine needs; tests of the deadline choose their own
 
@@ -33,3 +37,15 @@ def fresh_swtpm(folder: Path) -> Swtpm:
     """A TPM of its own in ``folder``, not yet started."""
     shutil.copytree(template(), folder)
     return Swtpm(folder)
+
+
+@contextlib.contextmanager
+def bare_esapi(simulator: Swtpm) -> Iterator[ESAPI]:
+    """A bare ESAPI context, for what the device never does."""
+    tcti = DeadlineTcti(simulator.tcti, deadline_s=DEADLINE_S)
+    esapi = ESAPI(tcti)
+    try:
+        yield esapi
+    finally:
+        esapi.close()
+        tcti.do_finalize()

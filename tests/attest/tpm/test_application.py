@@ -8,8 +8,10 @@ import pytest
 
 from attest.evidence.application import APPLICATION_PCRS, application_value
 from attest.tpm import TpmDevice, TpmError
+from attest.tpm.transport import DeadlineTcti
 from tests.attest.tpm.rig import DEADLINE_S, fresh_swtpm
 
+PCR_RESET, PCR_READ, PCR_EXTEND = 0x13D, 0x17E, 0x182
 MODULE, DEPLOYMENT = b"\x11" * 32, b"\x22" * 32
 
 
@@ -36,11 +38,20 @@ def test_foreign_extend_is_replaced(shared: TpmDevice) -> None:
     assert shared.read_pcrs([23])[23] == value
 
 
-def test_same_application_again_changes_nothing(shared: TpmDevice) -> None:
-    shared.measure_application(23, module_digest=MODULE, deployment_digest=DEPLOYMENT)
-    before = _updates(shared)
-    shared.measure_application(23, module_digest=MODULE, deployment_digest=DEPLOYMENT)
-    assert _updates(shared) == before
+def test_same_application_again_changes_nothing(shared: TpmDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[int] = []
+    transmit = DeadlineTcti.do_transmit
+
+    def spy(self: DeadlineTcti, command: bytes) -> None:
+        commands.append(int.from_bytes(command[6:10], "big"))
+        transmit(self, command)
+
+    monkeypatch.setattr(DeadlineTcti, "do_transmit", spy)
+    shared.measure_application(23, module_digest=DEPLOYMENT, deployment_digest=MODULE)
+    assert {PCR_RESET, PCR_EXTEND} <= set(commands)
+    commands.clear()
+    shared.measure_application(23, module_digest=DEPLOYMENT, deployment_digest=MODULE)
+    assert set(commands) == {PCR_READ}
 
 
 @pytest.mark.parametrize("pcr", [-1, 0, 10, 15, 17, 22, 24])
@@ -48,8 +59,3 @@ def test_pcr_that_cannot_be_reset_is_refused(shared: TpmDevice, pcr: int) -> Non
     with pytest.raises(TpmError) as caught:
         shared.measure_application(pcr, module_digest=MODULE, deployment_digest=DEPLOYMENT)
     assert caught.value.code == "tpm-argument"
-
-
-def _updates(device: TpmDevice) -> int:
-    with device.connection.call() as esapi:
-        return int(esapi.pcr_read("sha256:23")[0])

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tpm2_pytss import ESAPI, TPM2B_PUBLIC
+from tpm2_pytss import TPM2B_PUBLIC
 from tpm2_pytss.constants import ESYS_TR
 
 from attest import structures
@@ -23,8 +21,7 @@ from attest.tpm import Swtpm, TpmDeadline, TpmDevice, TpmError, TpmLost, TpmMiss
 from attest.tpm.keys import FIRST_HANDLE
 from attest.tpm.nv import split_der
 from attest.tpm.templates import EK
-from attest.tpm.transport import DeadlineTcti
-from tests.attest.tpm.rig import DEADLINE_S
+from tests.attest.tpm.rig import DEADLINE_S, bare_esapi
 
 DIGEST = bytes(range(32))
 
@@ -50,7 +47,7 @@ def test_ak_is_kept_and_found_again(swtpm: Swtpm, device: TpmDevice) -> None:
 
 
 def test_foreign_object_at_the_first_handle_is_not_overwritten(swtpm: Swtpm) -> None:
-    with _esapi(swtpm) as esapi:
+    with bare_esapi(swtpm) as esapi:
         esapi.evict_control(ESYS_TR.OWNER, esapi.tr_from_tpmpublic(FIRST_HANDLE), FIRST_HANDLE)
         srk = esapi.create_primary(None, "rsa2048:aes128cfb")[0]
         foreign = bytes(esapi.read_public(srk)[1])
@@ -59,12 +56,12 @@ def test_foreign_object_at_the_first_handle_is_not_overwritten(swtpm: Swtpm) -> 
     device = TpmDevice(swtpm.tcti, deadline_s=DEADLINE_S)
     assert device.ak().handle == FIRST_HANDLE + 1
     device.close()
-    with _esapi(swtpm) as esapi:
+    with bare_esapi(swtpm) as esapi:
         assert bytes(esapi.read_public(esapi.tr_from_tpmpublic(FIRST_HANDLE))[1]) == foreign
 
 
 def test_same_template_under_another_hierarchy_is_not_ours(swtpm: Swtpm) -> None:
-    with _esapi(swtpm) as esapi:
+    with bare_esapi(swtpm) as esapi:
         esapi.evict_control(ESYS_TR.OWNER, esapi.tr_from_tpmpublic(FIRST_HANDLE), FIRST_HANDLE)
         public = TPM2B_PUBLIC(publicArea=_unmarshal(structures.ak_template()))
         key = esapi.create_primary(None, public, primary_handle=ESYS_TR.OWNER)[0]
@@ -78,7 +75,7 @@ def test_same_template_under_another_hierarchy_is_not_ours(swtpm: Swtpm) -> None
 def test_absent_ek_is_made_again_and_is_the_same(swtpm: Swtpm, device: TpmDevice) -> None:
     before = device.ek()
     device.close()
-    with _esapi(swtpm) as esapi:
+    with bare_esapi(swtpm) as esapi:
         esapi.evict_control(ESYS_TR.OWNER, esapi.tr_from_tpmpublic(EK["rsa2048"].handle), EK["rsa2048"].handle)
     again = TpmDevice(swtpm.tcti, deadline_s=DEADLINE_S)
     assert again.ek() == before
@@ -89,7 +86,7 @@ def test_absent_ek_is_made_again_and_is_the_same(swtpm: Swtpm, device: TpmDevice
 def test_ak_is_the_same_after_it_was_evicted(swtpm: Swtpm, device: TpmDevice) -> None:
     before = device.ak()
     device.close()
-    with _esapi(swtpm) as esapi:
+    with bare_esapi(swtpm) as esapi:
         esapi.evict_control(ESYS_TR.OWNER, esapi.tr_from_tpmpublic(FIRST_HANDLE), FIRST_HANDLE)
     again = TpmDevice(swtpm.tcti, deadline_s=DEADLINE_S)
     assert again.ak() == before
@@ -167,7 +164,7 @@ def test_secret_that_no_key_made_does_not_stop_the_device(device: TpmDevice) -> 
 
 
 def test_hierarchy_password_gives_a_hint(swtpm: Swtpm) -> None:
-    with _esapi(swtpm) as esapi:
+    with bare_esapi(swtpm) as esapi:
         esapi.hierarchy_change_auth(ESYS_TR.OWNER, "secret")
     device = TpmDevice(swtpm.tcti, deadline_s=DEADLINE_S)
     with pytest.raises(TpmError) as caught:
@@ -220,7 +217,7 @@ def test_hung_tpm_meets_the_deadline_and_recovers(swtpm: Swtpm) -> None:
 
 
 def test_leftovers_of_a_killed_predecessor_are_flushed(swtpm: Swtpm) -> None:
-    with _esapi(swtpm) as esapi:
+    with bare_esapi(swtpm) as esapi:
         for _ in range(3):
             esapi.create_primary(None, "ecc256")
     device = TpmDevice(swtpm.tcti, deadline_s=DEADLINE_S)
@@ -278,18 +275,6 @@ def test_certificates_in_nv_are_split_and_padding_dropped() -> None:
     with pytest.raises(TpmError) as caught:
         split_der(b"\x30\x82\x01\x00abcd")
     assert caught.value.code == "tpm-certificate"
-
-
-@contextlib.contextmanager
-def _esapi(simulator: Swtpm) -> Iterator[ESAPI]:
-    """A bare ESAPI context, for what the device never does."""
-    tcti = DeadlineTcti(simulator.tcti, deadline_s=DEADLINE_S)
-    esapi = ESAPI(tcti)
-    try:
-        yield esapi
-    finally:
-        esapi.close()
-        tcti.do_finalize()
 
 
 def _unmarshal(data: bytes) -> object:

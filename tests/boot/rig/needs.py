@@ -20,8 +20,11 @@ class Arch:
     machine: str
     qemu: str
     compiler: str
+    objcopy: str
+    efi: str
     firmware: Path
     firmware_vars: Path
+    formatted_vars: Path
 
     def __str__(self) -> str:
         return self.machine
@@ -33,8 +36,11 @@ X86_64: Final = Arch(
     machine="x86_64",
     qemu="qemu-system-x86_64",
     compiler="gcc",
+    objcopy="objcopy",
+    efi="x64",
     firmware=Path("/usr/share/OVMF/OVMF_CODE_4M.secboot.fd"),
     firmware_vars=Path("/usr/share/OVMF/OVMF_VARS_4M.fd"),
+    formatted_vars=Path("/usr/share/OVMF/OVMF_VARS_4M.fd"),
 )
 AARCH64: Final = Arch(
     debian="arm64",
@@ -42,32 +48,34 @@ AARCH64: Final = Arch(
     machine="aarch64",
     qemu="qemu-system-aarch64",
     compiler="aarch64-linux-gnu-gcc",
+    objcopy="aarch64-linux-gnu-objcopy",
+    efi="aa64",
     firmware=Path("/usr/share/AAVMF/AAVMF_CODE.fd"),
     firmware_vars=Path("/usr/share/AAVMF/AAVMF_VARS.fd"),
+    formatted_vars=Path("/usr/share/AAVMF/AAVMF_VARS.ms.fd"),  # the other is blank until the firmware has run once
 )
 
-STUB: Final = Path("/usr/lib/systemd/boot/efi/linuxx64.efi.stub")
 _COMMON: Final = {
     "swtpm": "swtpm",
     "swtpm_setup": "swtpm-tools",
     "apt-get": "apt",
     "dpkg": "dpkg",
     "readelf": "binutils",
+    "sbsign": "sbsigntool",
+    "mformat": "mtools",
+    "mcopy": "mtools",
 }
 _BY_ARCH: Final = {
     X86_64: {
         "qemu-system-x86_64": "qemu-system-x86",
         "gcc": "gcc",
         "objcopy": "binutils",
-        "sbsign": "sbsigntool",
-        "mformat": "mtools",
-        "mcopy": "mtools",
         str(X86_64.firmware): "ovmf",
-        str(STUB): "systemd-boot-efi",
     },
     AARCH64: {
         "qemu-system-aarch64": "qemu-system-arm",
         "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
+        "aarch64-linux-gnu-objcopy": "binutils-aarch64-linux-gnu",
         str(AARCH64.firmware): "qemu-efi-aarch64",
     },
 }

@@ -103,6 +103,14 @@ class Packages:
                 self._unpack([name], target)
         return self._base / "kernel"
 
+    def stub(self) -> Path:
+        """systemd's UEFI stub."""
+        with _made(self._base / "stub") as target:
+            if target is not None:
+                self._prepare_apt()
+                self._unpack(["systemd-boot-efi"], target)
+        return self._base / "stub" / "usr/lib/systemd/boot/efi" / f"linux{self.arch.efi}.efi.stub"
+
     def python(self) -> Path:
         """cryptography, cffi and tpm2-pytss (the versions of this environment) for the target, as one folder."""
         with _made(self._base / "python") as target:

@@ -87,7 +87,8 @@ class Scene:
     def enable_secure_boot(self) -> secureboot.Key:
         """Enrol keys of our own; returns the one that may sign images."""
         keys = [secureboot.make_key(name, self.folder / "keys") for name in ("PK", "KEK", "db")]
-        self.firmware_vars = secureboot.enrol(self.firmware_vars, platform=keys[0], exchange=keys[1], signing=keys[2])
+        store = secureboot.emptied(self.arch.formatted_vars.read_bytes())
+        self.firmware_vars = secureboot.enrol(store, platform=keys[0], exchange=keys[1], signing=keys[2])
         return keys[2]
 
     def direct(self, files: Files) -> Setup:
@@ -104,12 +105,12 @@ class Scene:
     def uki(self, files: Files) -> bytes:
         """An unsigned unified kernel image of these files."""
         folder = self.folder / "uki"
-        return uki.build(kernel=files.kernel, initrd=files.initrd, cmdline=files.cmdline, folder=folder)
+        return uki.build(self.packages, kernel=files.kernel, initrd=files.initrd, cmdline=files.cmdline, folder=folder)
 
     def disk(self, files: Files, program: bytes, *, firmware_vars: bytes | None = None) -> Setup:
         """A disk that starts ``program``."""
         store = self.firmware_vars if firmware_vars is None else firmware_vars
-        esp = uki.esp(program, folder=self.folder / "esp")
+        esp = uki.esp(program, arch=self.arch, folder=self.folder / "esp")
         return Setup(self.arch, image.application_disk(files.application), store, esp=esp)
 
     def show(self, name: str, setup: Setup, *, enrol: bool = False) -> Shown:
@@ -118,6 +119,7 @@ class Scene:
             if enrol:
                 self.verifier.enrol(agent)
             shown = self.verifier.ask(agent, ima=self.arch is X86_64)
+        (self.folder / "boots" / name / "evidence.cose").write_bytes(shown.data)
         log.info("%s, %s: the agent spoke after %.1f s", self.folder.name, name, agent.ready_s)
         return shown
 

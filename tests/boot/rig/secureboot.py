@@ -60,6 +60,13 @@ def make_key(name: str, folder: Path) -> Key:
     return Key(key, public, certificate.public_bytes(Encoding.DER))
 
 
+def emptied(store: bytes) -> bytes:
+    """A formatted variable store without the variables in it."""
+    start = store.index(_STORE)
+    (size,) = struct.unpack_from("<I", store, start + len(_STORE))
+    return store[: start + _STORE_HEADER_BYTES] + b"\xff" * (size - _STORE_HEADER_BYTES) + store[start + size :]
+
+
 def enrol(store: bytes, *, platform: Key, exchange: Key, signing: Key) -> bytes:
     """An empty variable store with PK, KEK and db: Secure Boot on, only images signed by ``signing`` start."""
     start = store.index(_STORE)

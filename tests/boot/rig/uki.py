@@ -7,28 +7,27 @@ from pathlib import Path
 from typing import Final
 
 from tests.boot.rig.image import pad
-from tests.boot.rig.needs import STUB
-from tests.boot.rig.packages import run
+from tests.boot.rig.needs import Arch
+from tests.boot.rig.packages import Packages, run
 
 OS_RELEASE: Final = b'ID=sits\nNAME="SITS boot rig"\nVERSION_ID=1\n'
 # Virtual addresses behind the stub's own sections and apart from one another (ukify's layout before it computed one).
 _ADDRESSES: Final = {".osrel": 0x20000, ".cmdline": 0x30000, ".linux": 0x2000000, ".initrd": 0x4000000}
 _CERTIFICATE_ALIGNMENT: Final = 8  # sbsign would pad the file, which changes what is hashed
 _ESP_MIB: Final = 64
-_REMOVABLE: Final = "BOOTX64.EFI"
 
 
-def build(*, kernel: bytes, initrd: bytes, cmdline: str, folder: Path) -> bytes:
-    """An unsigned UKI for x86_64."""
+def build(packages: Packages, *, kernel: bytes, initrd: bytes, cmdline: str, folder: Path) -> bytes:
+    """An unsigned UKI."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = {".osrel": OS_RELEASE, ".cmdline": cmdline.encode(), ".linux": kernel, ".initrd": initrd}
-    command: list[str | Path] = ["objcopy"]
+    command: list[str | Path] = [packages.arch.objcopy]
     for name, data in contents.items():
         source = folder / f"section{name}"
         source.write_bytes(data)
         command += ["--add-section", f"{name}={source}", "--change-section-vma", f"{name}={_ADDRESSES[name]:#x}"]
     target = folder / "uki.efi"
-    run([*command, STUB, target])
+    run([*command, packages.stub(), target])
     return pad(_timeless(target.read_bytes()), _CERTIFICATE_ALIGNMENT)
 
 
@@ -50,14 +49,15 @@ def sign(image: bytes, *, key: Path, certificate: Path, folder: Path) -> bytes:
     return signed.read_bytes()
 
 
-def esp(image: bytes, *, folder: Path) -> bytes:
+def esp(image: bytes, *, arch: Arch, folder: Path) -> bytes:
     """A FAT disk whose removable-media path holds ``image``."""
     folder.mkdir(parents=True, exist_ok=True)
-    program, disk = folder / _REMOVABLE, folder / "esp.img"
+    name = f"BOOT{arch.efi.upper()}.EFI"
+    program, disk = folder / name, folder / "esp.img"
     program.write_bytes(image)
     with disk.open("wb") as file:
         file.truncate(_ESP_MIB << 20)
     run(["mformat", "-i", disk, "-F", "-N", "51753175", "::"])
     run(["mmd", "-i", disk, "::/EFI", "::/EFI/BOOT"])
-    run(["mcopy", "-i", disk, program, f"::/EFI/BOOT/{_REMOVABLE}"])
+    run(["mcopy", "-i", disk, program, f"::/EFI/BOOT/{name}"])
     return disk.read_bytes()

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from attest.boot import banks, eventlog
+from attest.boot import banks, eventlog, measure
 from attest.boot.policy import parse_policy
 from attest.boot.replay import replay
 from attest.command import GateKey
@@ -178,7 +178,8 @@ def test_a_policy_is_made_signed_and_shown(boot: Path) -> None:
     assert parsed.version == 1
     assert parsed.tpm_kinds == ("hardware", "swtpm")
     assert 2 * 86_400 < (parsed.not_after_ns - parsed.not_before_ns) / 1e9 < 3 * 86_400
-    assert set(parsed.states[0].pcrs) == {0, 1, 2, 4, 5, 6, 7, 11, 12}
+    touched = set(replay(LOG).computed[banks.SHA256])
+    assert set(parsed.states[0].pcrs) == set(measure.QUOTED_PCRS) & touched
     for words in (("policy", boot / "policy"), ("policy", "show", boot / "policy")):
         assert answer(*words) == made_policy
     text = run("policy", boot / "policy").stdout
@@ -220,6 +221,16 @@ def test_a_boot_that_does_not_replay_is_no_reference(boot: Path) -> None:
     (boot / "pcrs").write_text((boot / "other-pcrs").read_text())
     assert make(boot, "--pcr", "11", code=2)["error"]["code"] == "boot-policy-format"
     assert not (boot / "policy").exists()
+
+
+def test_values_may_be_held_to_a_quote(boot: Path) -> None:
+    values = replay(LOG).computed[banks.SHA256]
+    quoted = {pcr: values[pcr] for pcr in (0, 7, 11)}
+    (boot / "quote").write_bytes(made.quote(quoted))
+    data = make(boot, "--quote", boot / "quote")
+    assert set(data["states"][0]["pcrs"]) == {"0", "7", "11"}
+    (boot / "quote").write_bytes(made.quote(quoted | {7: bytes(32)}))
+    assert make(boot, "--quote", boot / "quote", code=2)["error"]["code"] == "boot-policy-format"
 
 
 def test_evidence_is_a_reference_and_can_be_explained(boot: Path) -> None:

@@ -37,7 +37,7 @@ from sitsedge.compiler.quantise import Goal, Scales
 from sitsedge.compiler.quantiser.formats import Format
 from sitsedge.compiler.quantiser.problem import pose
 from sitsedge.compiler.quantiser.scales import chooses
-from sitsedge.compiler.quantiser.search import trial
+from sitsedge.compiler.quantiser.trial import trial
 from sitsedge.sandbox import Sandbox, SandboxLimits
 from tests.sitsedge.compiler.importer.models import onnx_outputs
 from tests.sitsedge.compiler.importer.wide_nets import NAMES, wide_net

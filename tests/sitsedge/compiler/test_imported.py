@@ -23,7 +23,8 @@ from sitsedge.compiler.graph.float_graph import Dense
 from sitsedge.compiler.imported import import_network, import_network_bytes
 from sitsedge.compiler.importer.limits import FILE_BYTES_MAX, OPSET_MAX
 from sitsedge.compiler.quantise import Goal, Scales
-from sitsedge.compiler.quantiser.search import QuantisedGraph, quantise_graph
+from sitsedge.compiler.quantiser.search import quantise_graph
+from sitsedge.compiler.quantiser.trial import QuantisedGraph
 from tests.sitsedge.compiler.importer.models import onnx_outputs
 from tests.sitsedge.compiler.nets import OnnxChain, random_onnx, read_chain
 

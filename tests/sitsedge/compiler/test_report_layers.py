@@ -14,7 +14,8 @@ from sitsedge.compiler.graph.float_run import run_all
 from sitsedge.compiler.graph.reference import values
 from sitsedge.compiler.quantise import Goal
 from sitsedge.compiler.quantiser.reasons import FIXED, TABLE_ARGUMENT
-from sitsedge.compiler.quantiser.search import Prefer, QuantisedGraph, quantise_graph
+from sitsedge.compiler.quantiser.search import Prefer, quantise_graph
+from sitsedge.compiler.quantiser.trial import QuantisedGraph
 from sitsedge.compiler.report_figures import SHOWN_MAX, layer_pictures
 from sitsedge.compiler.report_layers import describe_layers
 from sitsedge.modules import strict_json

@@ -330,7 +330,8 @@ def test_a_damaged_base_is_named_as_such(store: ModuleStore, delta: Path, tmp_pa
         store.import_bundle(delta)
     assert refused.value.code == "delta-base-damaged"
     assert "whole bundle" in refused.value.hint
-    assert store.import_bundle(tmp_path / "new") == digest_of(tmp_path / "new")
+    store.import_bundle(tmp_path / "old")
+    assert store.import_bundle(delta) == digest_of(tmp_path / "new")
 
 
 def test_a_base_of_an_older_format_serves_what_it_has(store: ModuleStore, tmp_path: Path) -> None:
@@ -362,6 +363,23 @@ def test_a_base_of_an_older_format_serves_what_it_has(store: ModuleStore, tmp_pa
 
 
 # The store.
+
+
+def test_a_blob_damaged_in_both_modules_is_mended_in_both(store: ModuleStore, delta: Path, tmp_path: Path) -> None:
+    """They share the file: the base comes whole again, and the delta makes the other of it."""
+    (base,) = store.digests()
+    digest = store.import_bundle(delta)
+    key = deltas.blob(tmp_path / "store" / digest.hex(), store.load(digest).blobs["proving_key"])
+    key.write_bytes(b"damaged")
+    for module in (base, digest):
+        with pytest.raises(BundleError):
+            store.load(module)
+    with pytest.raises(StoreError) as refused:
+        store.import_bundle(delta)
+    assert refused.value.code == "delta-base-damaged"
+    assert store.import_bundle(tmp_path / "old") == base
+    assert store.import_bundle(delta) == digest
+    assert {store.load(module).digest for module in (base, digest)} == {base, digest}
 
 
 def test_removing_the_base_takes_nothing_from_what_was_made_of_it(store: ModuleStore, delta: Path) -> None:

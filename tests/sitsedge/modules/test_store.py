@@ -89,8 +89,17 @@ def test_load_verifies_again(store: ModuleStore, bundle: Path, tmp_path: Path) -
     with pytest.raises(BundleError) as refused:
         store.load_active()
     assert refused.value.code == "bundle-digest"
-    with pytest.raises(BundleError):
-        store.import_bundle(bundle)
+
+
+def test_importing_again_mends_a_damaged_module(store: ModuleStore, bundle: Path, tmp_path: Path) -> None:
+    digest = store.import_bundle(bundle)
+    store.activate(digest)
+    folder = tmp_path / "store" / digest.hex()
+    (folder / "blobs" / "sha256" / store.load(digest).blobs["wasm"]).unlink()
+    (folder / "index.json").write_bytes(b"{}")
+    assert store.import_bundle(bundle) == digest
+    assert store.load_active().digest == digest
+    assert visible(store, tmp_path) == sorted([digest.hex(), "active"])
 
 
 def test_bundle_under_another_digest_is_refused(store: ModuleStore, bundle: Path, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from sitsedge.compiler.graph.reference import run
 from sitsedge.compiler.quantise import Goal, Scales, quantise
 from sitsedge.compiler.quantiser.chains import network_of
 from sitsedge.compiler.quantiser.formats import FAST_BITS
-from sitsedge.compiler.quantiser.search import QuantisedGraph, quantise_graph
+from sitsedge.compiler.quantiser.search import quantise_graph
+from sitsedge.compiler.quantiser.trial import QuantisedGraph
 from tests.sitsedge.compiler.quantiser.float_nets import CASES, Case, Net, case, normalised
 
 RMS = {"branches": 0.04, "cnn_2d_residual": 0.04}
