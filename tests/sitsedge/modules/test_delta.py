@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from sitsedge.modules import (
     BundleError,
@@ -360,6 +363,33 @@ def test_a_base_of_an_older_format_serves_what_it_has(store: ModuleStore, tmp_pa
     assert refused.value.code == "delta-patch"
     deltas.forge(tmp_path / "delta", config=from_it, patches=with_patch(encode_patch(iter([(relaxed, 0, 0)]))))
     assert store.import_bundle(tmp_path / "delta") == digest_of(tmp_path / "new")
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_changed_archive_gives_the_module_or_a_typed_error(
+    made: Path, tmp_path: Path, unsynced: None, data: st.DataObject
+) -> None:
+    """Bytes changed, cut out or repeated anywhere: the store has the base, and the new module or nothing more."""
+    archive = tmp_path / "delta.sits"
+    if not archive.exists():
+        write_archive(made / "delta", archive)
+        shutil.copytree(made / "store", tmp_path / "store")
+    store = ModuleStore(tmp_path / "store", TRUST)
+    (base,) = store.digests()
+    raw = bytearray(archive.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        piece = raw[at : at + data.draw(st.sampled_from([1, 2, 16, 512]))]
+        raw[at : at + len(piece)] = data.draw(st.sampled_from([b"", bytes(len(piece)), piece * 2, bytes([255] * 4)]))
+    changed = tmp_path / "changed.sits"
+    changed.write_bytes(raw)
+    with contextlib.suppress(BundleError, StoreError):
+        digest = store.import_bundle(changed)
+        assert digest == digest_of(made / "new")
+        store.remove(digest)
+    assert store.digests() == (base,)
+    assert {path.name for path in (tmp_path / "store").iterdir()} == {".lock", base.hex()}
 
 
 # The store.
