@@ -14,12 +14,13 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from attest import cbor
+from attest.cbor import CborKey, CborValue
 from attest.tpm import Swtpm
 from attest.tpm.transport_unix import connect_unix
 from tests.boot.rig.image import pad
@@ -61,11 +62,11 @@ class Agent:
     started: float
     process: subprocess.Popen[bytes]
     console: Path
-    hello: dict[object, object] = field(default_factory=dict)
+    hello: Mapping[CborKey, CborValue] = field(default_factory=dict)
     ready_s: float = 0.0
     cpu_s: float = 0.0
 
-    def ask(self, kind: str, **fields: object) -> dict[object, object]:
+    def ask(self, kind: str, **fields: object) -> Mapping[CborKey, CborValue]:
         """One message and its answer."""
         self.tell(kind, **fields)
         return self.hear()
@@ -75,14 +76,14 @@ class Agent:
         data = cbor.dumps({"t": kind, **fields})
         self.connection.sendall(struct.pack(">I", len(data)) + data)
 
-    def hear(self) -> dict[object, object]:
+    def hear(self) -> Mapping[CborKey, CborValue]:
         """The next message. Raises ``NoAgent`` where the machine ends or stays silent, or the agent reports a fault."""
         (size,) = struct.unpack(">I", self._exactly(4))
         assert size <= _MAX_MESSAGE
         message = cbor.loads(self._exactly(size), max_bytes=_MAX_MESSAGE)
         assert isinstance(message, dict)
         if message["t"] == "fault":
-            raise NoAgent(f"the agent failed: {message['text']}")
+            raise NoAgent(f"the agent failed: {message['text']!r}")
         return message
 
     def _exactly(self, size: int) -> bytes:
