@@ -123,6 +123,22 @@ def test_two_layers_with_the_same_new_bytes_have_one_patch(tmp_path: Path) -> No
     assert store.load(store.import_bundle(tmp_path / "delta")).wasm_relaxed == layers["wasm"]
 
 
+@pytest.mark.parametrize("base", ["old", "empty-report"])
+def test_a_layer_that_is_a_blob_of_the_head_is_there_already(tmp_path: Path, base: str) -> None:
+    """An empty report is the empty config of the signature's manifest; whether the base has it or not."""
+    deltas.make_pair(tmp_path)
+    for name, layers in (("empty-report", deltas.old_layers()), ("new-empty", deltas.new_layers())):
+        empty = layers | {"report": b"{}"}
+        write_bundle(tmp_path / name, bundles.config(empty), empty, signer=deltas.SIGNER)
+    made = make_delta(tmp_path / "delta", base=tmp_path / base, new=tmp_path / "new-empty", trust=TRUST)
+    assert list(made.patched) == ["wasm", "circuit"]
+    assert "report" not in made.kept
+    assert made.whole == sum(map(len, contents(tmp_path / "new-empty").values()))
+    store = ModuleStore(tmp_path / "store", TRUST)
+    store.import_bundle(tmp_path / base)
+    assert store.load(store.import_bundle(tmp_path / "delta")).report == {}
+
+
 def test_a_delta_to_the_same_module_is_refused(tmp_path: Path) -> None:
     deltas.make_pair(tmp_path)
     with pytest.raises(BundleError) as refused:
