@@ -1,5 +1,6 @@
 """Float graph and calibration → integer graph: tries formats and keeps the cheapest graph that meets the goal.
 
+The scales of a model that was quantised before are tried first, and taken where they lose no more than it does.
 A chain of dense layers goes through ``compiler.quantise``, whose search is finer. Every other graph is tried with one
 format for all values first; then, from the best of the fast ones (7-bit unsigned activations), values are widened one
 by one, each time the one whose widening lowers the error most, until the goal is met. Where eight-bit weights do not
@@ -28,14 +29,17 @@ from sitsedge.compiler.quantiser.formats import FAST_BITS, Format
 from sitsedge.compiler.quantiser.problem import Problem, pose
 from sitsedge.compiler.quantiser.ranges import RULES
 from sitsedge.compiler.quantiser.reasons import (
+    BESIDE_REMEMBERED,
     EIGHT_BITS_DO,
     FINE_WEIGHTS,
+    REMEMBERED,
     narrowed_reason,
     uniform_reasons,
     widened_reason,
 )
+from sitsedge.compiler.quantiser.remembered import own_outputs, remembered_formats
 from sitsedge.compiler.quantiser.sizes import require_moderate_values, require_moderate_weights
-from sitsedge.compiler.quantiser.trial import QuantisedGraph, choosing, trial, wide_layers
+from sitsedge.compiler.quantiser.trial import QuantisedGraph, choosing, output_errors, trial, wide_layers
 from sitsedge.compiler.quantiser.weighted import Fits
 from sitsedge.compiler.reference import Ints
 
@@ -86,6 +90,8 @@ def quantise_graph(
     problem = pose(graph, scales, counts, raw, class_output=class_output)
     require_moderate_values(problem.values)
     fits: Fits = {}
+    if (own := _remembered(problem, goal)) is not None:
+        return own
     found: list[QuantisedGraph] = []
     failure: QuantiseError | None = None
     large = _multiplications(problem.graph) * len(problem.counts) > LARGE_WORK
@@ -107,6 +113,31 @@ def quantise_graph(
         if prefer == "rows":
             found += _narrowed(problem, select(found, prefer), goal, fits)
     return select(found, prefer)
+
+
+def _remembered(problem: Problem, goal: Goal) -> QuantisedGraph | None:
+    """With the scales of the model's own quantiser, where there are some and they meet the goal.
+
+    Or where they take the outputs no further from the network without rounding than the model's own rounding does.
+    """
+    allowed: Goal | None = None
+    for formats in remembered_formats(problem.graph, choosing(problem)):
+        if allowed is None:
+            rows = problem.values[problem.graph.input.name]
+            rms, peak = output_errors(problem, own_outputs(problem.graph, rows))
+            allowed = Goal(max(goal.rms, NEARLY_BEST * rms), max(goal.peak, NEARLY_BEST * peak))
+        try:
+            made = trial(problem, formats, goal, {})
+        except QuantiseError:
+            # Scales we cannot reach with our weights: the search finds others.
+            continue
+        if made.rms <= allowed.rms and made.peak <= allowed.peak:
+            reasons = {
+                name: REMEMBERED if format_.scale is not None else BESIDE_REMEMBERED
+                for name, format_ in formats.items()
+            }
+            return replace(made, reasons={**reasons, **made.reasons})
+    return None
 
 
 def _chain(network: FloatNetwork, scales: Scales, counts: Ints, raw: Floats, goal: Goal) -> QuantisedGraph:

@@ -65,13 +65,7 @@ def trial(problem: Problem, formats: Mapping[str, Format], goal: Goal, fits: Fit
     fitting = {name: _suited(problem, name, format_) for name, format_ in formats.items()}
     graph, made = build(problem, fitting, fits)
     got = made.values[graph.output].counts.reshape(len(problem.counts), -1) * problem.scales
-    if problem.is_class:
-        rms = peak = float((got != problem.outputs).mean())
-    else:
-        error = (got - problem.outputs) / problem.span
-        unseen = np.delete(error, problem.fitted, axis=0)
-        rms = max(float(np.sqrt((part**2).mean(axis=0)).max()) for part in (error, unseen) if len(part))
-        peak = float(np.abs(error).max())
+    rms, peak = output_errors(problem, got)
     layers = {}
     for name, value in made.values.items():
         if name in problem.values and name != problem.source.name:
@@ -94,6 +88,17 @@ def trial(problem: Problem, formats: Mapping[str, Format], goal: Goal, fits: Fit
         reasons=_bound_reasons(problem, formats, fitting),
         wide=wide_layers(graph, bounds),
     )
+
+
+def output_errors(problem: Problem, got: Floats) -> tuple[float, float]:
+    """Root-mean-square and largest error of outputs (rows, outputs) on the calibration rows, relative to the spans."""
+    if problem.is_class:
+        share = float((got != problem.outputs).mean())
+        return share, share
+    error = (got - problem.outputs) / problem.span
+    unseen = np.delete(error, problem.fitted, axis=0)
+    rms = max(float(np.sqrt((part**2).mean(axis=0)).max()) for part in (error, unseen) if len(part))
+    return rms, float(np.abs(error).max())
 
 
 def _suited(problem: Problem, name: str, format_: Format) -> Format:
