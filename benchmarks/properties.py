@@ -3,11 +3,11 @@
 The network is fitted to a made-up plant (``plant_network``) and quantised as a module is; ``--untrained`` asks about
 random weights instead, the hard case. Boxes are an operating point and the named share of every input's range on either
 side of it, 1 the whole range. In each box an attack finds the smallest and the largest output; a property leaves a
-margin on both sides, a share of that span:
+margin, a share of that span:
 
-    range     the output stays inside
-    monotone  raising the input that matters most, alone, never moves the output back by more than the margin and what
-              an attack finds
+    range     the output stays inside, the margin on both sides
+    monotone  raising the input that matters most, alone, never moves the output back by more than an attack finds and
+              the margin, here a share of how far it moves it forward
     robust    around eight rows, inputs within 1 % of their range move the output by at most what an attack finds and
               the margin
 
@@ -29,11 +29,9 @@ import numpy as np
 
 from benchmarks.plant_network import RANGE, Plant, quantised, trained, untrained
 from sitsedge.compiler.bounds.attack import attack, gradient
-from sitsedge.compiler.bounds.crown import activation
 from sitsedge.compiler.bounds.decide import decide
-from sitsedge.compiler.bounds.goal import Goal, at_least, at_most
+from sitsedge.compiler.bounds.goal import Goal, at_least, at_most, run_layers
 from sitsedge.compiler.bounds.monotone import Monotone, decide_monotone, worst_pair
-from sitsedge.compiler.graph.reference import products
 from sitsedge.compiler.reference import IntegerModel, Ints
 
 WIDTHS = (64, 128, 64, 8)
@@ -83,8 +81,7 @@ class Box:
                 rows = np.where(rng.integers(0, 2, shape, dtype=np.int8) == 1, self.high, self.low)
             else:
                 rows = rng.integers(self.low, self.high + 1, shape)
-            for layer in self.model.layers:
-                rows = activation(layer, products(rows, layer.columns().T) + layer.bias)
+            rows = run_layers(self.model.layers, rows)
             lows.append(rows.min(axis=0))
             highs.append(rows.max(axis=0))
         return np.min(lows, axis=0), np.max(highs, axis=0)
@@ -140,17 +137,19 @@ def ranges(box: Box, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def monotone(box: Box, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """One line a margin, for output 0 and the input with the largest slope in the middle of the box."""
-    low, high = box.extremes(0)
     middle = gradient(box.goals(0, 0, 0)[0], (box.low + box.high)[None] // 2)[0]
     element = int(np.abs(middle).argmax())
     goal = Monotone(box.model, box.low, box.high, 0, element, 1 if middle[element] > 0 else -1, 0)
-    pair = worst_pair(goal, time.monotonic() + 10)
-    found = max(0, int(goal.fall(pair[:1], pair[1:])[0]))
+    falls = []
+    for sign in (goal.sign, -goal.sign):
+        pair = worst_pair(replace(goal, sign=sign, tolerance=NEVER), time.monotonic() + 10)
+        falls.append(abs(int(goal.fall(pair[:1], pair[1:])[0])))
+    found, rise = falls
     for margin in map(float, options.margins.split(",")):
-        asked = replace(goal, tolerance=found + round(margin * (high - low)))
+        asked = replace(goal, tolerance=found + round(margin * rise))
         wall, own = time.monotonic(), time.process_time()
         decision = decide_monotone(asked, wall + options.seconds)
-        line: dict[str, Any] = {"property": "monotone", "input": element, "margin": margin, "found": found}
+        line: dict[str, Any] = {"property": "monotone", "input": element, "margin": margin, "found": falls}
         line |= _line(decision.verdict, {decision.method}, wall, own)
         if decision.verdict == "proven":
             line["survives"] = _pairs_survive(asked, options.seed)

@@ -18,35 +18,25 @@ import ctypes
 import itertools
 import platform
 import shutil
-import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import wasmtime
 
+from sitsedge.bench.inference import CALLS, call_loop, kernel_loop, medians
 from sitsedge.compiler.backends.wasm import emit_wasm
 from sitsedge.compiler.graph.integer_graph import Dense, Input, IntegerGraph
 from sitsedge.compiler.graph.intervals import prove
 from sitsedge.compiler.graph.reference import run
 from sitsedge.compiler.reference import INT32_MAX, INT32_MIN
-from sitsedge.sandbox import Sandbox, SandboxLimits
-from sitsedge.sandbox.engine import make_engine
+from sitsedge.sandbox import Sandbox
 
 SIZES = (64, 128, 64, 8)
-CALLS = 1_000
 COMPILERS = ("clang", "gcc")
-
-DRIVER = """(module (import "guest" "infer" (func $infer (result i32)))
-  (func (export "run") (param $left i32)
-    (loop $again
-      (drop (call $infer))
-      (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"""
 
 
 def network(sizes: tuple[int, ...] = SIZES, seed: int = 1) -> IntegerGraph:
@@ -144,9 +134,9 @@ def c_source(graph: IntegerGraph, form: CForm) -> str:
 
 def c_kernels(
     graph: IntegerGraph, row: np.ndarray, folder: Path, forms: Sequence[CForm] = FORMS
-) -> dict[str, Callable[[], None]]:
+) -> dict[str, Callable[[], object]]:
     """A program for every compiler found and every form, each checked against the reference."""
-    found: dict[str, Callable[[], None]] = {}
+    found: dict[str, Callable[[], object]] = {}
     wanted = run(graph, row).tolist()
     for compiler, (number, form) in itertools.product(COMPILERS, enumerate(forms)):
         path = shutil.which(compiler)
@@ -167,54 +157,16 @@ def c_kernels(
     return found
 
 
-def wasm_kernel(graph: IntegerGraph, row: np.ndarray, *, relaxed: bool, native: bool) -> Callable[[], None]:
-    """The kernel in a loop of a second module; ``native`` lets relaxed instructions be the machine's own."""
-    engine = make_engine("jit", SandboxLimits(), native_relaxed_dot=native)
-    store = wasmtime.Store(engine)
-    store.set_fuel(1 << 62)
-    store.set_epoch_deadline(1 << 40)
-    guest = wasmtime.Instance(store, wasmtime.Module(engine, emit_wasm(graph, relaxed=relaxed)), [])
-    exports = guest.exports(store)
-    at = {name: exports[f"sits_{name}"](store) for name in ("input", "output")}
-    memory = exports["memory"]
-    assert isinstance(memory, wasmtime.Memory)
-    memory.write(store, row.astype("<i4").tobytes(), at["input"])
-    driver = wasmtime.Module(engine, wasmtime.wat2wasm(DRIVER))
-    loop = wasmtime.Instance(store, driver, [exports["sits_infer"]]).exports(store)["run"]
-    assert isinstance(loop, wasmtime.Func)
-    loop(store, 1)
-    wanted = run(graph, row)
-    result = memory.read(store, at["output"], at["output"] + 4 * wanted.size)
-    assert np.array_equal(np.frombuffer(bytes(result), "<i4"), wanted), "the module differs from the reference"
-    return lambda: loop(store, CALLS)
+def wasm_kernel(graph: IntegerGraph, row: np.ndarray, *, relaxed: bool, native: bool) -> Callable[[], object]:
+    """The guest in a loop of a second module; ``native`` lets relaxed instructions be the machine's own."""
+    wasm = emit_wasm(graph, relaxed=relaxed)
+    return kernel_loop(wasm, row, run(graph, row), engine="jit", native_relaxed_dot=native)
 
 
-def calls(graph: IntegerGraph, row: np.ndarray, *, relaxed: bool) -> tuple[Sandbox, Callable[[], None]]:
+def calls(graph: IntegerGraph, row: np.ndarray, *, relaxed: bool) -> tuple[Sandbox, Callable[[], object]]:
     """``Sandbox.infer`` of the product, with all its checks."""
     sandbox = Sandbox(emit_wasm(graph, relaxed=relaxed), native_relaxed_dot=relaxed)
-    given = row.tolist()
-    assert sandbox.infer(given) == tuple(run(graph, row).tolist())
-
-    def several() -> None:
-        for _ in range(CALLS):
-            sandbox.infer(given)
-
-    return sandbox, several
-
-
-def medians(programs: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Microseconds for one inference: medians of rounds in which every program runs once, and once untimed before.
-
-    The untimed run takes what the program before it left behind: after 512-bit C the first program was a third slower.
-    """
-    taken: dict[str, list[int]] = {name: [] for name in programs}
-    for _ in range(rounds):
-        for name, program in programs.items():
-            program()
-            before = time.thread_time_ns()
-            program()
-            taken[name].append(time.thread_time_ns() - before)
-    return {name: statistics.median(times) / CALLS / 1000 for name, times in taken.items()}
+    return sandbox, call_loop(sandbox, row, run(graph, row))
 
 
 def main() -> None:

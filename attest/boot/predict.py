@@ -142,7 +142,7 @@ def uki_boot(image: bytes, *, secure_boot: bool, inner_measured: bool | None = N
     measured = not secure_boot if inner_measured is None else inner_measured
     return Boot(
         programs=(parsed.digest, inner) if measured else (parsed.digest,),
-        options=_embedded(own or b"") if taken is None else taken,
+        options=_embedded(own or b"", version) if taken is None else taken,
         initrd=hashlib.sha256(initrd).digest() if initrd else None,
         sections=tuple(_measured_sections(parsed, version)),
         passed=taken,
@@ -286,13 +286,17 @@ def _stub_version(image: pe.Image) -> int:
     return version
 
 
-def _embedded(section: bytes) -> str:
-    """The image's own command line as the stub hands it on: control characters as spaces, none at the ends."""
+def _embedded(section: bytes, version: int) -> str:
+    """The image's own command line as the stub hands it on: control characters as spaces, none at the end."""
     try:
         text = section.split(b"\0")[0].decode("ascii")
     except UnicodeDecodeError as error:
         raise PredictError(found="a command line (.cmdline) that is not ASCII", expected="ASCII") from error
-    return _checked("".join(" " if char < " " else char for char in text).strip(" "))
+    tidy = "".join(" " if char < " " else char for char in text).rstrip(" ")
+    if tidy.startswith(" ") and version > _OLDEST_STUB:
+        # 252 keeps what is in front, later ones do not; from which on, no boot here has shown.
+        raise PredictError(found="a command line (.cmdline) that begins with a space", expected="one without")
+    return _checked(tidy)
 
 
 def _checked(options: str) -> str:

@@ -79,7 +79,7 @@ class Model:
         low, high = self.limits.box
         inside = ((low <= counts) & (counts <= high)).all(axis=1)
         scores = np.full(len(of_windows), np.nan)
-        sandbox = Sandbox(self.compiled.wasm)
+        sandbox = Sandbox.of(self.compiled)
         try:
             for k in np.flatnonzero(inside):
                 [score] = sandbox.infer(counts[k].astype(np.int64).tolist())

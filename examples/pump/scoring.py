@@ -50,7 +50,7 @@ class IntegerScorer:
         )
         [output] = bundle.config.outputs
         self._scale = output.scale
-        self._sandbox = Sandbox(bundle.wasm)
+        self._sandbox = Sandbox.of(bundle)
 
     def score(self, x: Floats) -> Floats:
         """Scores (rows,); NaN for a row that the loop would refuse."""

@@ -17,7 +17,8 @@ from asyncua.crypto.security_policies import SecurityPolicyBasic256Sha256
 
 from fieldbus.opcua.certificates import Identity, check_validity, load_certificate
 from fieldbus.opcua.discovery import refuse_other_server
-from fieldbus.opcua.errors import PEER_ERRORS, OpcUaError, status_error, transport_error
+from fieldbus.opcua.errors import OpcUaError
+from fieldbus.opcua.failures import PEER_ERRORS, status_error, transport_error
 from fieldbus.opcua.nodes import ResolvedNode, resolve
 from fieldbus.opcua.subscription import SubscriptionOptions, ValueSubscription
 from fieldbus.opcua.values import ReadResult, TagValue, WriteResult, from_data_value, to_variant

@@ -8,7 +8,8 @@ from asyncua import Client
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from fieldbus.opcua.errors import PEER_ERRORS, OpcUaError
+from fieldbus.opcua.errors import OpcUaError
+from fieldbus.opcua.failures import PEER_ERRORS
 
 
 async def refuse_other_server(url: str, pinned: x509.Certificate, *, deadline_s: float) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from asyncua import ua
 
-from fieldbus.opcua.errors import OpcUaError, status_error
+from fieldbus.opcua.errors import OpcUaError
+from fieldbus.opcua.failures import status_error
 from fieldbus.opcua.values import variant_type_of
 
 TAGS_MAX = 1_000

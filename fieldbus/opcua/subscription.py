@@ -10,7 +10,8 @@ from typing import Any
 
 from asyncua import ua
 
-from fieldbus.opcua.errors import PEER_ERRORS, OpcUaError
+from fieldbus.opcua.errors import OpcUaError
+from fieldbus.opcua.failures import PEER_ERRORS
 from fieldbus.opcua.values import ReadResult, from_data_value
 
 ITEMS_PER_PUBLISH_MAX = 1_000

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 from asyncua import ua
 
-from fieldbus.opcua.errors import GOOD, OpcUaError
+from fieldbus.opcua.errors import OpcUaError
+from fieldbus.opcua.failures import GOOD
 
 TagValue: TypeAlias = bool | int | float | str | bytes | dt.datetime | None
 

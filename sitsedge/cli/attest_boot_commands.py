@@ -176,6 +176,8 @@ def _lines(result: Replay) -> list[str]:
     lines += [f"event {number} says something else than was measured" for number in result.misdescribed]
     if result.ima is not None:
         lines.append(_ima_line(result))
+    if result.compared == (banks.SHA1,):
+        lines.append("only SHA-1 was compared, which vouches for nothing any more")
     verdict = "matches" if result.ok else "does not match"
     lines.append(f"the log {verdict}" if result.compared else "nothing to compare with: give --pcrs")
     return lines

@@ -1,4 +1,4 @@
-"""``sitsctl bench proof``: the prover on this machine, by network, curve, kernel and threads."""
+"""``sitsctl bench proof`` and ``bench inference``: the prover and the sandbox on this machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sitsedge.bench.inference import ROUNDS, ROUNDS_MAX, ROUNDS_MIN, InferenceRow, measure_inference
 from sitsedge.bench.networks import NETWORKS, parse_widths
 from sitsedge.bench.proof import COUNT, COUNT_MAX, COUNT_MIN, CURVES, THREADS, Row, measure_all
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, note, reported
@@ -19,6 +20,7 @@ CurvesOption = Annotated[str, typer.Option("--curves", help="bn254, bls12-381")]
 KernelsOption = Annotated[str, typer.Option("--kernels", help="ifma, adx, aarch64, scalar (default: all usable here)")]
 ThreadsOption = Annotated[str, typer.Option("--threads", help="numbers of threads, comma between them")]
 CountOption = Annotated[int, typer.Option("--count", help="proofs measured for each row")]
+RoundsOption = Annotated[int, typer.Option("--rounds", help="rounds of a thousand calls measured for each row")]
 
 
 def bench_proof(
@@ -66,3 +68,36 @@ def _print(rows: list[Row]) -> None:
         figures = "".join(f"{number:8.2f}" for number in numbers) + f"{row.table_mib:8.1f}"
         print(f"{row.network:12}{row.curve:10}{row.kernel:8}{row.threads:7}{row.constraints:6}{figures}")
     print("CPU: median of the whole process for one proof; P99: wall time, nearest rank; verify: median")
+
+
+def bench_inference(
+    networks: NetworksOption = ",".join(NETWORKS), rounds: RoundsOption = ROUNDS, output: Output = OutputOption
+) -> None:
+    """CPU time of one inference in the guest and of a call from Python; a JSON list with --output json."""
+    chosen = _words(networks)
+    if not ROUNDS_MIN <= rounds <= ROUNDS_MAX:
+        complain(f"--rounds {rounds}", f"{ROUNDS_MIN} to {ROUNDS_MAX}")
+        raise typer.Exit(Exit.USAGE)
+    if not chosen:
+        complain("nothing to measure", "name at least one network")
+        raise typer.Exit(Exit.USAGE)
+    with reported(output):
+        for name in chosen:
+            parse_widths(name)
+        rows = list(measure_inference(chosen, rounds))
+        if output is Output.json:
+            json.dump([row.as_data() for row in rows], sys.stdout, indent=1, allow_nan=False)
+            print()
+        else:
+            _print_inference(rows)
+
+
+def _print_inference(rows: list[InferenceRow]) -> None:
+    print("inferences on this machine; CPU times in microseconds, medians")
+    print(f"{'network':12}{'module':14}{'engine':8}{'relaxed':>8}{'bytes':>8}{'fuel':>8}{'kernel':>9}{'call':>9}")
+    for row in rows:
+        numbers = f"{row.relaxed_layers:8}{row.module_bytes:8}{row.fuel:8}"
+        print(
+            f"{row.network:12}{row.module:14}{row.engine:8}{numbers}{row.kernel_us_median:9.3f}{row.call_us_median:9.3f}"
+        )
+    print("relaxed: layers on the relaxed dot product; kernel: in the guest alone; call: from Python with all checks")

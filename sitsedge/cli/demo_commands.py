@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sitsedge.cli.audit_commands import print_report
-from sitsedge.cli.bench_commands import bench_proof
+from sitsedge.cli.bench_commands import bench_inference, bench_proof
 from sitsedge.cli.common import parse_duration
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
 from sitsedge.config import load_deployment
@@ -49,6 +49,7 @@ StateArgument = Annotated[
 
 
 bench.command("proof")(bench_proof)
+bench.command("inference")(bench_inference)
 
 
 @bench.callback()

@@ -14,7 +14,6 @@ import typer
 
 from sitsedge.cli.common import StateOption, parse_duration
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
-from sitsedge.compiler import compile_model
 from sitsedge.config import GateFile
 from sitsedge.config.consistency import check
 from sitsedge.config.deployment import Deployment, ReplayPlant
@@ -176,6 +175,8 @@ def _try_module(deployment: Deployment, config: Path, gate: GateFile, gate_path:
     if model.onnx is None or model.calibration is None or model.limits is None:
         return "module not checked: a bundle is verified when it is imported"
     base = config.parent
+    from sitsedge.compiler import compile_model  # loads the compiler: not for the other commands
+
     compiled = compile_model(base / model.onnx, base / model.calibration, base / model.limits)
     inputs = [Signal.of(signal) for signal in compiled.limits.inputs]
     outputs = [Signal.of(signal) for signal in compiled.limits.outputs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,8 +13,6 @@ from attest.proof.ceremony_folder import CeremonyFolder
 from sitsedge.cli.ceremony_commands import judged
 from sitsedge.cli.common import ConfigOption, StateOption, existing_state
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
-from sitsedge.compiler import build
-from sitsedge.compiler.quantiser.search import Prefer
 from sitsedge.modules import Bundle, BundleConfig, ModuleStore, PublisherTrust, read_bundle
 from sitsedge.sandbox import variant_for
 from sitsedge.sandbox.engine import ENGINES
@@ -40,7 +38,8 @@ def build_command(
         Path | None, typer.Option("--keys", help="ceremony folder with the keys (default: development keys)")
     ] = None,
     prefer: Annotated[
-        Prefer, typer.Option("--prefer", help="rows (a small circuit), or speed (7-bit activations where accurate)")
+        Literal["rows", "speed"],
+        typer.Option("--prefer", help="rows (a small circuit), or speed (7-bit activations where accurate)"),
     ] = "rows",
     explain: Annotated[bool, typer.Option("--explain", help="print node counts of each pass")] = False,
     allow_refuted: Annotated[
@@ -49,6 +48,8 @@ def build_command(
     output: Output = OutputOption,
 ) -> None:
     """Build integer graph, WASM, circuit, keys and report, check that all four agree, and sign the bundle."""
+    from sitsedge.compiler import build  # loads the compiler: not for the other commands
+
     ceremony = _ceremony(keys)
     with judged(output):
         chosen = Curve.named(curve)

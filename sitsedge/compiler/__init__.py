@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from sitsedge.compiler.errors import (
     CalibrationError,
     CompileError,
@@ -10,8 +13,18 @@ from sitsedge.compiler.errors import (
     QuantiseError,
     SelfTestError,
 )
-from sitsedge.compiler.pipeline import BuildResult, Compiled, build, compile_model
-from sitsedge.compiler.quantise import Goal
+
+if TYPE_CHECKING:
+    from sitsedge.compiler.pipeline import BuildResult, Compiled, build, compile_model
+    from sitsedge.compiler.quantise import Goal
+
+_LATER = {
+    "BuildResult": "pipeline",
+    "Compiled": "pipeline",
+    "build": "pipeline",
+    "compile_model": "pipeline",
+    "Goal": "quantise",
+}
 
 __all__ = [
     "BuildResult",
@@ -26,3 +39,10 @@ __all__ = [
     "build",
     "compile_model",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load the compiler only for who compiles: everything else takes its errors."""
+    if name not in _LATER:
+        raise AttributeError(name)
+    return getattr(import_module(f"sitsedge.compiler.{_LATER[name]}"), name)

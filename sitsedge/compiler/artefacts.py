@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from attest.proof.circuit import Curve
 from sitsedge.compiler.backends.circuit.emit import emit_circuit
 from sitsedge.compiler.backends.onnx import emit_onnx
-from sitsedge.compiler.backends.wasm import emit_wasm
+from sitsedge.compiler.backends.wasm import emit_variants
 from sitsedge.compiler.graph.integer_graph import IntegerGraph
 from sitsedge.compiler.wasm_check import require_integer_only
 
@@ -16,12 +16,15 @@ from sitsedge.compiler.wasm_check import require_integer_only
 class Artefacts:
     """Files' bytes; ``wasm_relaxed`` equals ``wasm`` where nothing can use relaxed SIMD.
 
-    ``rows`` are the circuit's constraints of each node by name, ``fixed`` those of its signals."""
+    ``relaxed_nodes`` are the layers that ``wasm_relaxed`` computes with it; ``rows`` are the circuit's constraints of
+    each node by name, ``fixed`` those of its signals.
+    """
 
     wasm: bytes
     wasm_relaxed: bytes
     integer_onnx: bytes
     circuit: bytes
+    relaxed_nodes: tuple[str, ...]
     rows: dict[str, int]
     fixed: int
 
@@ -36,8 +39,16 @@ def emit(graph: IntegerGraph, name: str, *, curve: Curve) -> Artefacts:
 
     Raises ``attest.proof.errors.CircuitError`` where the circuit exceeds its format's limits.
     """
-    wasm, relaxed = emit_wasm(graph), emit_wasm(graph, relaxed=True)
-    for module in (wasm, relaxed):
+    wasm = emit_variants(graph)
+    for module in (wasm.plain, wasm.relaxed):
         require_integer_only(module)
     circuit = emit_circuit(graph, curve=curve)
-    return Artefacts(wasm, relaxed, emit_onnx(graph, name), circuit.data, circuit.rows, circuit.fixed)
+    return Artefacts(
+        wasm=wasm.plain,
+        wasm_relaxed=wasm.relaxed,
+        integer_onnx=emit_onnx(graph, name),
+        circuit=circuit.data,
+        relaxed_nodes=wasm.relaxed_nodes,
+        rows=circuit.rows,
+        fixed=circuit.fixed,
+    )

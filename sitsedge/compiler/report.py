@@ -205,6 +205,7 @@ def make_report(
             "fuel_per_call_relaxed": selftest.fuel_per_call_relaxed,
             "relaxed": selftest.relaxed,
         },
+        "kernel": {"relaxed_layers": list(artefacts.relaxed_nodes)},
         "digests": digests,
         "sizes": sizes,
         "not_shown": "that the model is right for the plant, or that a sensor tells the truth",

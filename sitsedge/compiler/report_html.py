@@ -85,7 +85,7 @@ def _layers(report: dict[str, Any]) -> str:
             layer["operands"] or "",
             "" if layer["saturates"] is None else layer["saturates"],
             "{} … {}".format(*layer["counts"]),
-            layer["why"],
+            layer["why"] + _scale(layer["remembered"]),
         )
         for layer in layers
     ]
@@ -96,6 +96,14 @@ def _layers(report: dict[str, Any]) -> str:
         + "<h2>Quantisation</h2>"
         + _table(("value", "from", "bits", "weight bits", "operands", "saturates", "proven counts", "why"), choices)
     )
+
+
+def _scale(remembered: dict[str, Any] | None) -> str:
+    if remembered is None:
+        return ""
+    if remembered["exact"]:
+        return f"; counts have the model's own scale {remembered['scale']:.4g}"
+    return f"; the model's own scale {remembered['scale']:.4g} is missed by up to {remembered['off']:.2g} of it"
 
 
 def _weights(choice: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from sitsedge.compiler.graph.intervals import ValueBounds, graph_bounds
 from sitsedge.compiler.graph.reference import values
 from sitsedge.compiler.network import FloatNetwork, Floats
 from sitsedge.compiler.quantiser.formats import FAST_BITS
+from sitsedge.compiler.quantiser.remembered import Honoured, honoured
 from sitsedge.compiler.quantiser.trial import QuantisedGraph
 from sitsedge.compiler.reference import Ints
 from sitsedge.compiler.report_figures import error_entry
@@ -49,6 +50,7 @@ def describe_layers(
         )
     }
     origins = _origins(quantised.source)
+    scales = honoured(quantised.source, quantised.real) if isinstance(quantised.source, FloatGraph) else {}
     return [
         {
             "name": node.name,
@@ -60,6 +62,7 @@ def describe_layers(
             "operands": _operands(node, bounds),
             "constraints": rows_of.get(node.name, 0),
             **_format(quantised, node.name),
+            "remembered": _remembered(scales.get(node.name)),
             "error": {part: found[node.name] for part, found in parts.items()},
         }
         for node in quantised.graph.nodes
@@ -87,6 +90,19 @@ def _format(quantised: QuantisedGraph, name: str) -> dict[str, Any]:
     last = name == quantised.graph.output
     why = "the output: counts of the limits file" if last else "hands on the counts of the value before it"
     return {"bits": None, "weight_bits": None, "saturates": None, "range_rule": None, "why": why}
+
+
+def _remembered(scale: Honoured | None) -> dict[str, Any] | None:
+    """Scale of the model's own quantiser and what a count stands for now, physical units."""
+    if scale is None:
+        return None
+    return {
+        "scale": scale.remembered.scale,
+        "zero_point": scale.remembered.zero_point,
+        "count": [scale.least, scale.largest],
+        "off": scale.off,
+        "exact": scale.exact,
+    }
 
 
 def _operands(node: Node, bounds: dict[str, ValueBounds]) -> str | None:

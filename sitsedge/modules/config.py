@@ -68,7 +68,7 @@ class Proof(_Strict):
 class Guest(_Strict):
     """Guest ABI and, the larger of both WASM modules: memory, and the fuel one call used in the self-test."""
 
-    abi: Literal[1]
+    abi: Annotated[int, Field(ge=1, le=1)]  # a Literal would take true for 1
     memory_bytes: Annotated[int, Field(ge=65536, le=1 << 30)]
     fuel_per_call: Annotated[int, Field(ge=1, le=1 << 40)]
 

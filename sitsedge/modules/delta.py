@@ -71,18 +71,19 @@ class Plan:
     patched: tuple[str, ...]
 
 
-def plan(new: Mapping[str, oci.Descriptor], base: Mapping[str, oci.Descriptor]) -> Plan:
-    """What a delta to the layers ``new`` from ``base`` consists of.
+def plan(new: Head, base: Mapping[str, oci.Descriptor]) -> Plan:
+    """What a delta to the module ``new`` from one with the layers ``base`` consists of.
 
     A layer is kept when the base has a blob with its digest, patched when not; a blob that two layers share has one
-    patch, and the second layer is in neither list.
+    patch. The second layer is in neither list, nor is one that is a blob of the head (an empty report).
     """
     held = {entry.digest for entry in base.values()}
-    kept = tuple(name for name, entry in new.items() if entry.digest in held)
+    there = {f"sha256:{name}" for name in new.small}
+    kept = tuple(name for name, entry in new.layers.items() if entry.digest in held - there)
     patched: list[str] = []
-    for name, entry in new.items():
-        if entry.digest not in held:
-            held.add(entry.digest)
+    for name, entry in new.layers.items():
+        if entry.digest not in held | there:
+            there.add(entry.digest)
             patched.append(name)
     return Plan(kept, tuple(patched))
 
@@ -116,7 +117,7 @@ def write_delta(out: Path, *, base: Path, base_head: Head, new: Path, new_head: 
         raise BundleError(
             "delta-same", found=f"module {new_head.module.hex} twice", expected="two modules", hint="nothing to send"
         )
-    todo = plan(new_head.layers, base_head.layers)
+    todo = plan(new_head, base_head.layers)
     patches: dict[str, bytes] = {}
     for name in todo.patched:
         old, made = (_layer(root, head, name) for root, head in ((base, base_head), (new, new_head)))
@@ -152,15 +153,19 @@ def write_delta(out: Path, *, base: Path, base_head: Head, new: Path, new_head: 
         kept={name: sizes[name] for name in todo.kept},
         patched={name: (len(data), sizes[name]) for name, data in patches.items()},
         bytes=sum(map(len, contents.values())),
-        whole=sum({entry.digest: entry.size for entry in new_head.layers.values()}.values())
-        + sum(map(len, small.values()))
-        + len(oci.LAYOUT_BYTES)
-        + len(whole_index(new_head)),
+        whole=_whole_bytes(new_head),
     )
 
 
 def _layer(root: Path, head: Head, name: str) -> bytes:
     return oci.read_blob(root, head.layers[name], *oci.LAYERS[name])
+
+
+def _whole_bytes(head: Head) -> int:
+    blobs = {entry.hex: entry.size for entry in head.layers.values()} | {
+        name: len(data) for name, data in head.small.items()
+    }
+    return sum(blobs.values()) + len(oci.LAYOUT_BYTES) + len(whole_index(head))
 
 
 def whole_index(head: Head) -> bytes:

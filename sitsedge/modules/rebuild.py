@@ -25,7 +25,7 @@ def rebuild(delta: Path, head: Head, out: Path, *, find: Callable[[bytes], Path]
     config, patches = _read_delta(delta, head, head.delta)
     base = find(bytes.fromhex(config.base.removeprefix("sha256:")))
     old = _base_layers(base, config, head)
-    todo = plan(head.layers, old)
+    todo = plan(head, old)
     if (config.kept, config.patched, len(patches)) != (todo.kept, todo.patched, len(todo.patched)):
         raise BundleError(
             "delta-content",

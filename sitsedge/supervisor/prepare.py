@@ -25,7 +25,6 @@ from attest.ledger.anchors import write_anchors
 from attest.proof import Curve
 from attest.tpm import Swtpm, TpmChoice, TpmDevice, find_tcti
 from fieldbus.opcua import Identity, TrustList, create_identity, load_identity
-from sitsedge.compiler import build
 from sitsedge.config import Deployment, GateFile, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
 from sitsedge.config.deployment import UadpSource, deployment_digest
@@ -212,6 +211,8 @@ def ensure_module(
             hint="build one with sitsctl module build, then give --bundle and --publisher",
         )
     require_no_build(deployment.profile)
+    from sitsedge.compiler import build  # only here is the compiler loaded
+
     assert model.calibration is not None
     assert model.limits is not None
     sources = [base / model.onnx, base / model.calibration, base / model.limits]

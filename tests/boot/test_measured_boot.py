@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from attest.boot import pe, predict
+from attest.boot.eventlog import EventLog
 from attest.boot.explain import explain, of_log
 from attest.boot.policy import BootState, reference_state
 from attest.cose import Ed25519Signer
@@ -231,5 +232,5 @@ def test_boot_aggregate_of_the_running_kernel_is_in_the_evidence(unified: Refere
     assert aggregate in evidence.ima_log
 
 
-def _unused(planned: predict.EventLog) -> dict[int, bytes]:
+def _unused(planned: EventLog) -> dict[int, bytes]:
     return {pcr: planned.initial(pcr) for pcr in PCRS if not planned.of(pcr)}

@@ -84,9 +84,12 @@ def _whole(goal: Goal, ranges: list[Range]) -> Parts:
     return Parts(goal.low[None], goal.high[None], low, high, nothing, nothing)
 
 
-def branch(goal: Goal, part: Parts, deadline: float) -> Outcome:
-    """Decide ``goal`` of a chain of two layers or more by ``deadline`` (monotonic), or say how far it came."""
-    return _Search(goal, part).run(deadline)
+def branch(goal: Goal, parts: Parts, deadline: float) -> Outcome:
+    """Decide ``goal`` of a chain of two layers or more by ``deadline`` (monotonic), or say how far it came.
+
+    ``parts`` have all of the goal's inputs between them; multipliers are of no account.
+    """
+    return _Search(goal, parts).run(deadline)
 
 
 class _Search:
@@ -105,13 +108,14 @@ class _Search:
         self._pool_max = POOL_BYTES_MAX // (8 * sum(self._sizes) + 8 * self._sizes[1] + 256)
         self._worst = int(np.iinfo(np.int64).min)
         self._root = part
-        self._parts = 1
+        self._parts = 0
 
     def run(self, deadline: float) -> Outcome:
         """As ``branch``."""
         if time.monotonic() > deadline:
             return Outcome(False, None, int(np.iinfo(np.int64).max), 0)
-        if (row := self._bound(self._program.start(self._root), ROOT_STEPS, np.full(1, np.inf), deadline)) is not None:
+        before = np.full(len(self._root), np.inf)
+        if (row := self._bound(self._program.start(self._root), ROOT_STEPS, before, deadline)) is not None:
             return self._outcome(row)
         while self._pool and time.monotonic() < deadline and len(self._pool) < self._pool_max:
             work, bounds = self._pop()
@@ -223,16 +227,16 @@ def _refresh_error(program: Program, k: int, part: Parts) -> Floats:
     Slopes lie in 0 … 1 and offsets are at most |a| + |p| + 1, so no row ever has larger numbers than products of
     absolute weights.
     """
-    box = np.maximum(np.abs(part.box_low), np.abs(part.box_high))[0].astype(np.float64)
+    box = np.maximum(np.abs(part.box_low), np.abs(part.box_high)).max(axis=0).astype(np.float64)
     reach = [box]
     for layer in program.layers[:k]:
-        low, high = part.low[0, layer.here], part.high[0, layer.here]
+        low, high = part.low[:, layer.here].min(axis=0), part.high[:, layer.here].max(axis=0)
         reach.append(np.maximum(*(np.abs(activation(layer.layer, acc)).astype(np.float64) for acc in (low, high))))
     layer = program.layers[k]
     row, magnitude = np.abs(layer.weights), np.abs(layer.bias)
     for i in range(k - 1, -1, -1):
         before = program.layers[i]
-        low, high = part.low[0, before.here], part.high[0, before.here]
+        low, high = part.low[:, before.here].min(axis=0), part.high[:, before.here].max(axis=0)
         largest_p = np.maximum(np.abs(low), np.abs(high)) / before.step
         inner = np.abs(before.weights)
         magnitude = magnitude + row @ (reach[i + 1] + 2 * largest_p + 1 + np.abs(before.bias) + inner @ reach[i])

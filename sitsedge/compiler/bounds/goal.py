@@ -12,7 +12,15 @@ import numpy as np
 
 from sitsedge.compiler.bounds.crown import activation
 from sitsedge.compiler.graph.reference import products
-from sitsedge.compiler.reference import IntegerModel, Ints
+from sitsedge.compiler.reference import IntegerLayer, IntegerModel, Ints
+
+
+def run_layers(layers: tuple[IntegerLayer, ...], rows: Ints) -> Ints:
+    """What ``IntegerLayer.run`` gives layer after layer, by exact products in float64 where they fit: far faster."""
+    value = rows
+    for layer in layers:
+        value = activation(layer, products(value, layer.columns().T) + layer.bias)
+    return value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,9 +36,7 @@ class Goal:
 
     def excess(self, rows: Ints) -> Ints:
         """``sign · v - threshold`` for rows of inputs, exact: above zero where the goal is broken."""
-        value = rows
-        for layer in self.model.layers[:-1]:
-            value = activation(layer, products(value, layer.columns().T) + layer.bias)
+        value = run_layers(self.model.layers[:-1], rows)
         last = self.model.layers[-1]
         acc = value @ last.columns()[self.output] + last.bias[self.output]
         return np.asarray(self.sign * acc - self.threshold, dtype=np.int64)

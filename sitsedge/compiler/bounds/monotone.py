@@ -17,6 +17,7 @@ import numpy as np
 
 from sitsedge.compiler.bounds.crown import Crown, Lines, Range, crown, line_above, upper_bounds
 from sitsedge.compiler.bounds.decide import POINTS_MAX, SPLIT_PARTS_MAX, Verdict, points_of
+from sitsedge.compiler.bounds.goal import run_layers
 from sitsedge.compiler.bounds.graph_crown import graph_crown
 from sitsedge.compiler.graph.model import GraphModel
 from sitsedge.compiler.intervals import layer_bounds
@@ -54,7 +55,9 @@ class Monotone:
 
     def values(self, rows: Ints) -> Ints:
         """``sign · y`` for rows, exact."""
-        parts = [self.model.run(rows[start : start + CHUNK]) for start in range(0, len(rows), CHUNK)]
+        model = self.model
+        run = model.run if isinstance(model, GraphModel) else lambda part: run_layers(model.layers, part)
+        parts = [run(rows[start : start + CHUNK]) for start in range(0, len(rows), CHUNK)]
         outputs = np.concatenate([part.reshape(len(part), -1)[:, self.output] for part in parts])
         return np.asarray(self.sign * outputs, dtype=np.int64)
 
@@ -91,7 +94,7 @@ def decide_monotone(goal: Monotone, deadline: float) -> PairDecision:
     pair = worst_pair(goal, started + ATTACK_SHARE * (deadline - started))
     if goal.fall(pair[:1], pair[1:])[0] > goal.tolerance:
         return _refuted(goal, "attack", pair)
-    if not chain:
+    if not isinstance(goal.model, IntegerModel):
         return PairDecision("undecided", "bounds too wide")
     return _split(goal, whole, deadline)
 

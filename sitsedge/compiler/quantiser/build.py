@@ -146,6 +146,8 @@ def _weighted(trial: Trial, node: Dense | Conv | Affine) -> None:
     elif node.name in trial.factors:
         _coarsen(trial, node, least_factor(node, trial.values[source]))
         factors = np.full(node.shape[0], trial.factors[node.name])
+    elif (wanted := trial.formats[node.name].scale) is not None:
+        factors = np.full(node.shape[0], wanted)
     flat = isinstance(node, Affine) and len(node.shape) == 1
     if flat:
         size = node.shape[0]

@@ -36,11 +36,17 @@ def shared_factors(problem: Problem, formats: Mapping[str, Format]) -> dict[str,
         values = problem.values[name][problem.fitted].reshape(-1, 1)
         top = float(reach(values, rule=found.rule, largest_count=found.largest, saturates=found.saturate)[0])
         top = min(top, useful.get(name, math.inf))
-        natural[lock] = max(natural.get(lock, 0.0), top / found.largest)
+        wanted = top / found.largest if found.scale is None else found.scale
+        natural[lock] = max(natural.get(lock, 0.0), wanted)
     base: dict[str, float] = {}
     for lock, factor in natural.items():
         grid = bound.grid[lock]
         base[grid] = min(base.get(grid, math.inf), factor if factor > 0.0 else math.inf)
+    # A wanted scale is exact where it is the grid's first; the limits file's are exact in any case.
+    wanted_scales = {bound.lock[name]: formats[name].scale for name in singles}
+    for lock in sorted(natural, key=lambda lock: natural[lock], reverse=True):
+        if wanted_scales.get(lock) is not None:
+            base[bound.grid[lock]] = natural[lock]
     for lock, factor in given.items():
         base[bound.grid[lock]] = factor
     exponents: dict[str, int] = {}

@@ -21,13 +21,15 @@ FAST_BITS = 7
 class Format:
     """``bits`` of a value's magnitude; ``saturate`` clamps it there; ``rule`` of ``ranges.reach`` finds its reach.
 
-    ``fine``: the weights that make the value have twelve bits instead of eight (``quantiser.fine``).
+    ``fine``: the weights that make the value have twelve bits instead of eight (``quantiser.fine``). ``scale``: the
+    physical value of a count that is wanted, whatever the reach; None leaves it to the reach.
     """
 
     bits: int
     saturate: bool
     rule: str = "min-max"
     fine: bool = False
+    scale: float | None = None
 
     @property
     def weight_bits(self) -> int:

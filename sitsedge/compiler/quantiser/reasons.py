@@ -10,6 +10,8 @@ from sitsedge.compiler.quantiser.formats import TABLE_BITS_MAX, Format
 FIXED = "its counts are the output's, whose scale the limits file fixes"
 TABLE_ARGUMENT = f"a table reads it, and has entries for {TABLE_BITS_MAX} bits"
 
+REMEMBERED = "follows the scale of the model's own quantiser: with such scales the model keeps its own accuracy"
+BESIDE_REMEMBERED = "wide, beside values with the scales of the model's own quantiser"
 FINE_WEIGHTS = "its weights need twelve bits: with eight no format of the activations meets the accuracy goal"
 EIGHT_BITS_DO = "eight-bit weights are enough here while other layers have twelve"
 

@@ -1,5 +1,6 @@
 """Float graph and calibration → integer graph: tries formats and keeps the cheapest graph that meets the goal.
 
+The scales of a model that was quantised before are tried first, and taken where they lose no more than it does.
 A chain of dense layers goes through ``compiler.quantise``, whose search is finer. Every other graph is tried with one
 format for all values first; then, from the best of the fast ones (7-bit unsigned activations), values are widened one
 by one, each time the one whose widening lowers the error most, until the goal is met. Where eight-bit weights do not
@@ -10,7 +11,6 @@ cheapest of all that meet the goal, by circuit rows or by speed, else the most a
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Literal
 
@@ -23,28 +23,27 @@ from sitsedge.compiler.graph.float_graph import FloatGraph, Floats
 from sitsedge.compiler.graph.intervals import graph_bounds
 from sitsedge.compiler.network import FloatNetwork
 from sitsedge.compiler.quantise import NEARLY_BEST, Goal, Scales, quantise
+from sitsedge.compiler.quantiser.candidates import fast, uniform
 from sitsedge.compiler.quantiser.chains import layer_errors, network_of
 from sitsedge.compiler.quantiser.formats import FAST_BITS, Format
 from sitsedge.compiler.quantiser.problem import Problem, pose
 from sitsedge.compiler.quantiser.ranges import RULES
 from sitsedge.compiler.quantiser.reasons import (
+    BESIDE_REMEMBERED,
     EIGHT_BITS_DO,
     FINE_WEIGHTS,
+    REMEMBERED,
     narrowed_reason,
     uniform_reasons,
     widened_reason,
 )
+from sitsedge.compiler.quantiser.remembered import own_outputs, remembered_formats
 from sitsedge.compiler.quantiser.sizes import require_moderate_values, require_moderate_weights
-from sitsedge.compiler.quantiser.trial import QuantisedGraph, choosing, trial, wide_layers
+from sitsedge.compiler.quantiser.trial import QuantisedGraph, choosing, output_errors, trial, wide_layers
 from sitsedge.compiler.quantiser.weighted import Fits
 from sitsedge.compiler.reference import Ints
 
 Prefer = Literal["rows", "speed"]
-
-OPEN_BITS = (6, 7, 8, 9, 10, 11, 12)
-SATURATED_BITS = (7, 8, 10, 12)
-CLIPPED_BITS_MAX = 8
-"""With more bits, cutting off what is rare gains nothing."""
 
 FINE = (
     Format(9, saturate=False, fine=True),
@@ -91,24 +90,54 @@ def quantise_graph(
     problem = pose(graph, scales, counts, raw, class_output=class_output)
     require_moderate_values(problem.values)
     fits: Fits = {}
+    if (own := _remembered(problem, goal)) is not None:
+        return own
     found: list[QuantisedGraph] = []
     failure: QuantiseError | None = None
     large = _multiplications(problem.graph) * len(problem.counts) > LARGE_WORK
-    for format_ in _uniform(large=large):
+    asked = [dict.fromkeys(choosing(problem), format_) for format_ in uniform(large=large)]
+    if prefer == "speed":
+        asked += [fast(problem, rule) for rule in RULES]
+    for formats in asked:
         try:
-            found.append(trial(problem, dict.fromkeys(choosing(problem), format_), goal, fits))
+            found.append(trial(problem, formats, goal, fits))
         except QuantiseError as error:
             failure = error
     if not found:
         assert failure is not None, "at least one format was tried"
         raise failure
     if not large:
-        found += _widened(problem, found, goal, fits)
+        found += _widened(problem, found, goal, fits, prefer)
         if not any(q.meets_goal for q in found):
             found += _refined(problem, goal, prefer, fits)
         if prefer == "rows":
             found += _narrowed(problem, select(found, prefer), goal, fits)
     return select(found, prefer)
+
+
+def _remembered(problem: Problem, goal: Goal) -> QuantisedGraph | None:
+    """With the scales of the model's own quantiser, where there are some and they meet the goal.
+
+    Or where they take the outputs no further from the network without rounding than the model's own rounding does.
+    """
+    allowed: Goal | None = None
+    for formats in remembered_formats(problem.graph, choosing(problem)):
+        if allowed is None:
+            rows = problem.values[problem.graph.input.name]
+            rms, peak = output_errors(problem, own_outputs(problem.graph, rows))
+            allowed = Goal(max(goal.rms, NEARLY_BEST * rms), max(goal.peak, NEARLY_BEST * peak))
+        try:
+            made = trial(problem, formats, goal, {})
+        except QuantiseError:
+            # Scales we cannot reach with our weights: the search finds others.
+            continue
+        if made.rms <= allowed.rms and made.peak <= allowed.peak:
+            reasons = {
+                name: REMEMBERED if format_.scale is not None else BESIDE_REMEMBERED
+                for name, format_ in formats.items()
+            }
+            return replace(made, reasons={**reasons, **made.reasons})
+    return None
 
 
 def _chain(network: FloatNetwork, scales: Scales, counts: Ints, raw: Floats, goal: Goal) -> QuantisedGraph:
@@ -152,32 +181,25 @@ def _fine(found: QuantisedGraph) -> int:
     return sum(format_.fine for format_ in found.formats.values())
 
 
-def _uniform(*, large: bool) -> list[Format]:
-    if large:
-        return [Format(7, saturate=True, rule="mse"), Format(7, saturate=True), Format(12, saturate=True)]
-    saturated = [
-        Format(bits, saturate=True, rule=rule)
-        for bits, rule in itertools.product(SATURATED_BITS, RULES)
-        if bits <= CLIPPED_BITS_MAX or rule == RULES[0]
-    ]
-    return [*(Format(bits, saturate=False) for bits in OPEN_BITS), *saturated]
-
-
 def _multiplications(graph: FloatGraph) -> int:
     """Of one inference."""
     weighted = (node for node in graph.nodes if isinstance(node, FloatDense | FloatConv))
     return sum(node.weights.size * (node.size // len(node.weights)) for node in weighted)
 
 
-def _widened(problem: Problem, found: list[QuantisedGraph], goal: Goal, fits: Fits) -> list[QuantisedGraph]:
-    """From the most accurate fast graph on, widen the value that helps most until the goal is met."""
-    chosen = [name for name in choosing(problem) if name not in problem.freedom.fixed]
-    fast = [q for q in found if all(q.formats[n].bits == FAST_BITS and q.formats[n].saturate for n in chosen)]
-    if not fast:
+def _widened(
+    problem: Problem, found: list[QuantisedGraph], goal: Goal, fits: Fits, prefer: Prefer
+) -> list[QuantisedGraph]:
+    """From the best fast graph on, widen the value that helps most until the goal is met."""
+    free = [name for name in choosing(problem) if name not in problem.freedom.fixed]
+    chosen = free if prefer == "rows" else [name for name in free if name not in problem.table_fed]
+    narrowest = [q for q in found if all(q.formats[n].bits <= FAST_BITS and q.formats[n].saturate for n in chosen)]
+    if not narrowest:
         return []
-    current, made, tried = min(fast, key=lambda q: q.rms), list[QuantisedGraph](), 0
+    current = min(narrowest, key=lambda q: (q.wide if prefer == "speed" else 0, q.rms))
+    made, tried = list[QuantisedGraph](), 0
     for _ in range(WIDENINGS_MAX):
-        narrow = [name for name in chosen if current.formats[name].bits == FAST_BITS]
+        narrow = [name for name in chosen if current.formats[name].bits <= FAST_BITS]
         if current.meets_goal or not narrow or tried + len(narrow) > TRIALS_MAX:
             break
         tried += len(narrow)
@@ -191,7 +213,7 @@ def _widened(problem: Problem, found: list[QuantisedGraph], goal: Goal, fits: Fi
         if not steps:
             break
         best = min(steps, key=lambda q: q.rms)
-        name = next(name for name in narrow if best.formats[name].bits != FAST_BITS)
+        name = next(name for name in narrow if best.formats[name].bits > FAST_BITS)
         current = replace(best, reasons={**current.reasons, name: widened_reason(current.rms, best.rms)})
         made.append(current)
     return made

@@ -11,16 +11,17 @@ from sitsedge.compiler.graph.float_graph import FloatGraph, Floats
 from sitsedge.compiler.graph.integer_graph import Conv, Dense, IntegerGraph
 from sitsedge.compiler.graph.intervals import ValueBounds
 from sitsedge.compiler.graph.model import GraphModel
+from sitsedge.compiler.graph.seven_bits import serves
 from sitsedge.compiler.network import FloatNetwork
 from sitsedge.compiler.quantise import Goal, Quantised
 from sitsedge.compiler.quantiser.build import build
 from sitsedge.compiler.quantiser.cost import circuit_rows
-from sitsedge.compiler.quantiser.formats import FAST_BITS, TABLE_BITS_MAX, Format
+from sitsedge.compiler.quantiser.formats import TABLE_BITS_MAX, Format
 from sitsedge.compiler.quantiser.problem import Problem
 from sitsedge.compiler.quantiser.reasons import FIXED, TABLE_ARGUMENT
 from sitsedge.compiler.quantiser.scales import chooses
 from sitsedge.compiler.quantiser.weighted import Fits
-from sitsedge.compiler.reference import WEIGHT_MAX, IntegerModel
+from sitsedge.compiler.reference import IntegerModel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,8 +45,7 @@ class QuantisedGraph:
     source: FloatGraph | FloatNetwork
     reasons: Mapping[str, str]
     wide: int
-    """Number of layers with weights whose source is not proven to lie in 0 … 127, or whose weights with their exponents
-    leave int8, as the fast kernel wants both."""
+    """Number of layers with weights that the relaxed dot product cannot compute, by the bounds proven."""
     chain: Quantised | None = None
     """What ``compiler.quantise`` chose, where the graph is a chain of dense layers."""
 
@@ -65,13 +65,7 @@ def trial(problem: Problem, formats: Mapping[str, Format], goal: Goal, fits: Fit
     fitting = {name: _suited(problem, name, format_) for name, format_ in formats.items()}
     graph, made = build(problem, fitting, fits)
     got = made.values[graph.output].counts.reshape(len(problem.counts), -1) * problem.scales
-    if problem.is_class:
-        rms = peak = float((got != problem.outputs).mean())
-    else:
-        error = (got - problem.outputs) / problem.span
-        unseen = np.delete(error, problem.fitted, axis=0)
-        rms = max(float(np.sqrt((part**2).mean(axis=0)).max()) for part in (error, unseen) if len(part))
-        peak = float(np.abs(error).max())
+    rms, peak = output_errors(problem, got)
     layers = {}
     for name, value in made.values.items():
         if name in problem.values and name != problem.source.name:
@@ -96,6 +90,17 @@ def trial(problem: Problem, formats: Mapping[str, Format], goal: Goal, fits: Fit
     )
 
 
+def output_errors(problem: Problem, got: Floats) -> tuple[float, float]:
+    """Root-mean-square and largest error of outputs (rows, outputs) on the calibration rows, relative to the spans."""
+    if problem.is_class:
+        share = float((got != problem.outputs).mean())
+        return share, share
+    error = (got - problem.outputs) / problem.span
+    unseen = np.delete(error, problem.fitted, axis=0)
+    rms = max(float(np.sqrt((part**2).mean(axis=0)).max()) for part in (error, unseen) if len(part))
+    return rms, float(np.abs(error).max())
+
+
 def _suited(problem: Problem, name: str, format_: Format) -> Format:
     """A table's argument saturates, at no more bits than a table has entries for; an output's counts do not."""
     if name in problem.freedom.fixed:
@@ -117,10 +122,5 @@ def _bound_reasons(problem: Problem, asked: Mapping[str, Format], made: Mapping[
 
 
 def wide_layers(graph: IntegerGraph, bounds: Mapping[str, ValueBounds]) -> int:
-    wide = 0
-    for node in graph.nodes:
-        if isinstance(node, Dense | Conv):
-            read = bounds[node.source]
-            outside = read.low.min() < 0 or read.high.max() >= 1 << FAST_BITS
-            wide += bool(outside or np.abs(node.columns()).max() > WEIGHT_MAX)
-    return wide
+    """Layers with weights that the relaxed dot product cannot compute."""
+    return sum(1 for node in graph.nodes if isinstance(node, Dense | Conv) and not serves(node, bounds[node.source]))

@@ -136,10 +136,17 @@ def test_image_without_kernel_is_refused() -> None:
 def test_command_line_is_tidied_as_the_stub_does() -> None:
     for text in (b"a  b", b" a  b \n", b"\ta  b\n\n", b"a\t\nb\0rest"):
         log = measured(unified({".cmdline": text}))
-        expected = (text.split(b"\0")[0].decode().replace("\t", " ").replace("\n", " ").strip() + "\0").encode(
+        expected = (text.split(b"\0")[0].decode().replace("\t", " ").replace("\n", " ").rstrip() + "\0").encode(
             "utf-16-le"
         )
         assert log.of(9)[0].digest == hashlib.sha256(expected).digest()
+
+
+def test_command_line_that_later_stubs_may_cut_in_front_is_refused() -> None:
+    stub = b"#### LoaderInfo: systemd-stub 255 ####"
+    assert measured(unified({".cmdline": b"a \n"}, stub=stub)).of(9)
+    with pytest.raises(predict.PredictError, match="begins with a space"):
+        measured(unified({".cmdline": b"\na"}, stub=stub))
 
 
 def test_command_line_that_is_not_ascii_is_refused() -> None:

@@ -12,10 +12,12 @@ import os
 import struct
 import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 
 from attest import cbor
 from attest.boot import measure
+from attest.cbor import CborKey, CborValue
 from attest.command import SessionKey
 from attest.evidence import build, enrol
 from attest.evidence.builder import ima_list
@@ -42,7 +44,7 @@ class Channel:
         while view:
             view = view[os.write(self._fd, view) :]
 
-    def receive(self) -> dict[object, object]:
+    def receive(self) -> Mapping[CborKey, CborValue]:
         """The next message."""
         (size,) = struct.unpack(">I", self._exactly(4))
         if size > MAX_MESSAGE:
@@ -95,9 +97,10 @@ def serve(channel: Channel, tpm: TpmDevice) -> None:
             channel.send("evidence", evidence=_evidence(tpm, message, log))
 
 
-def _evidence(tpm: TpmDevice, message: dict[object, object], log: bytes) -> bytes:
+def _evidence(tpm: TpmDevice, message: Mapping[CborKey, CborValue], log: bytes) -> bytes:
     pcrs = message["pcrs"]
     assert isinstance(pcrs, tuple)
+    chosen = [pcr for pcr in pcrs if isinstance(pcr, int)]
     key = SessionKey.generate()
     try:
         return build(
@@ -108,14 +111,14 @@ def _evidence(tpm: TpmDevice, message: dict[object, object], log: bytes) -> byte
             deployment_digest=_octets(message, "deployment"),
             event_log=log,
             record=_octets(message, "record"),
-            pcrs=pcrs,
+            pcrs=chosen,
             read_ima=ima_list if message["ima"] else None,
         )
     finally:
         key.erase()
 
 
-def _octets(message: dict[object, object], key: str) -> bytes:
+def _octets(message: Mapping[CborKey, CborValue], key: str) -> bytes:
     value = message[key]
     assert isinstance(value, bytes)
     return value

@@ -8,17 +8,19 @@ TPM's state is kept from boot to boot, as in a real machine.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from attest import cbor
+from attest.cbor import CborKey, CborValue
 from attest.tpm import Swtpm
 from attest.tpm.transport_unix import connect_unix
 from tests.boot.rig.image import pad
@@ -60,10 +62,11 @@ class Agent:
     started: float
     process: subprocess.Popen[bytes]
     console: Path
-    hello: dict[object, object] = field(default_factory=dict)
+    hello: Mapping[CborKey, CborValue] = field(default_factory=dict)
     ready_s: float = 0.0
+    cpu_s: float = 0.0
 
-    def ask(self, kind: str, **fields: object) -> dict[object, object]:
+    def ask(self, kind: str, **fields: object) -> Mapping[CborKey, CborValue]:
         """One message and its answer."""
         self.tell(kind, **fields)
         return self.hear()
@@ -73,14 +76,14 @@ class Agent:
         data = cbor.dumps({"t": kind, **fields})
         self.connection.sendall(struct.pack(">I", len(data)) + data)
 
-    def hear(self) -> dict[object, object]:
+    def hear(self) -> Mapping[CborKey, CborValue]:
         """The next message. Raises ``NoAgent`` where the machine ends or stays silent, or the agent reports a fault."""
         (size,) = struct.unpack(">I", self._exactly(4))
         assert size <= _MAX_MESSAGE
         message = cbor.loads(self._exactly(size), max_bytes=_MAX_MESSAGE)
         assert isinstance(message, dict)
         if message["t"] == "fault":
-            raise NoAgent(f"the agent failed: {message['text']}")
+            raise NoAgent(f"the agent failed: {message['text']!r}")
         return message
 
     def _exactly(self, size: int) -> bytes:
@@ -114,6 +117,7 @@ def boot(setup: Setup, *, tpm: Swtpm, folder: Path) -> Iterator[Agent]:
             with connection:
                 agent.hello = agent.hear()
                 agent.ready_s = time.monotonic() - started
+                agent.cpu_s = _cpu_s(process.pid)
                 yield agent
                 agent.tell("stop")
                 process.wait(_STOP_S)
@@ -213,6 +217,12 @@ def _await(path: Path, process: subprocess.Popen[bytes]) -> None:
             logs = "; ".join(tail(log) for log in sorted(path.parent.glob("*.log")))
             raise NoAgent(f"no socket {path.name}: {logs}")
         time.sleep(_POLL_S)
+
+
+def _cpu_s(pid: int) -> float:
+    """Processor time of a process so far: about what its boot takes on an idle machine."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime, stime: proc(5), fields 14 and 15
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

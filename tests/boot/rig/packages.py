@@ -125,7 +125,7 @@ class Packages:
 
     def _download_wheels(self, folder: Path) -> None:
         platforms = [word for tag in _GLIBC_TAGS for word in ("--platform", f"{tag}_{self.arch.machine}")]
-        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", folder]
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
         binary = [f"{name}=={metadata.version(name)}" for name in _WHEELS]
         run([*pip, "--python-version", "3.11", *platforms, *binary])
 

@@ -119,7 +119,9 @@ class Scene:
             if enrol:
                 self.verifier.enrol(agent)
             shown = self.verifier.ask(agent, ima=self.arch is X86_64)
-        log.info("%s, %s: the agent spoke after %.1f s", self.folder.name, name, agent.ready_s)
+        (self.folder / "boots" / name / "evidence.cose").write_bytes(shown.data)
+        text = "%s, %s: the agent spoke after %.1f s (%.1f s of processor time)"
+        log.info(text, self.folder.name, name, agent.ready_s, agent.cpu_s)
         return shown
 
     def predict_direct(self, files: Files, reference: EventLog) -> EventLog:

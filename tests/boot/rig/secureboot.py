@@ -63,7 +63,7 @@ def make_key(name: str, folder: Path) -> Key:
 def emptied(store: bytes) -> bytes:
     """A formatted variable store without the variables in it."""
     start = store.index(_STORE)
-    (size,) = struct.unpack_from("<I", store, start + len(_STORE))
+    size = int.from_bytes(store[start + len(_STORE) : start + len(_STORE) + 4], "little")
     return store[: start + _STORE_HEADER_BYTES] + b"\xff" * (size - _STORE_HEADER_BYTES) + store[start + size :]
 
 

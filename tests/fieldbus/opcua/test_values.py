@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldbus.opcua import OpcUaError
-from fieldbus.opcua.errors import status_error
+from fieldbus.opcua.failures import status_error
 from fieldbus.opcua.values import from_data_value, to_variant, variant_type_of
 
 NOON = dt.datetime(2026, 11, 29, 12, tzinfo=dt.UTC)

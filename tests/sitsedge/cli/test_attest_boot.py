@@ -111,6 +111,9 @@ def test_without_values_it_shows_the_log(boot: Path) -> None:
     assert "give --pcrs" in run("replay", boot / "log").stdout
     (boot / "old").write_bytes(made.legacy_log())
     assert answer("replay", boot / "old")["format"] == "sha1"
+    (boot / "old-pcrs").write_text(pcr_file(made.legacy_log()))
+    text = run("replay", boot / "old", "--pcrs", boot / "old-pcrs")
+    assert (text.exit_code, "only SHA-1 was compared" in text.stdout) == (0, True)
 
 
 def test_imas_list_in_words(boot: Path) -> None:

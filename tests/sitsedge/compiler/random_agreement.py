@@ -156,9 +156,10 @@ def quantised_network(seed: int, wanted: str, coverage: Coverage) -> ig.IntegerG
 
 
 def _format(rng: np.random.Generator) -> Format:
+    fine = bool(rng.random() < 0.3)
     if rng.random() < 0.4:
-        return Format(7, saturate=True, rule=str(rng.choice(["min-max", "percentile", "mse"])))
-    return Format(int(rng.integers(4, 13)), saturate=bool(rng.random() < 0.5))
+        return Format(7, saturate=True, rule=str(rng.choice(["min-max", "percentile", "mse"])), fine=fine)
+    return Format(int(rng.integers(4, 13)), saturate=bool(rng.random() < 0.5), fine=fine)
 
 
 def networks(count: int, seed: int, coverage: Coverage) -> Iterator[tuple[str, ig.IntegerGraph, int]]:

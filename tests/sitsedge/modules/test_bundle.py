@@ -129,6 +129,7 @@ VECTORS: dict[str, tuple[dict[str, Any], str]] = {
     "config-unknown-curve": ({"config_change": put("proof.curve", "bls12381")}, "bundle-content"),
     "config-scale-other-than-limits": ({"config_change": put("inputs.0.scale", 0.02)}, "bundle-content"),
     "config-range-other-than-limits": ({"config_change": put("outputs.0.range", [-2.0, 2.0])}, "bundle-content"),
+    "config-boolean-guest-abi": ({"config_change": put("guest.abi", True)}, "bundle-content"),
     "config-other-guest-abi": ({"config_change": put("guest.abi", 2)}, "bundle-content"),
     "config-text-for-number": ({"config_change": put("inputs.0.scale", "0.01")}, "bundle-content"),
     "envelope-unknown-key": ({"envelope_change": put("x", 1)}, "bundle-signature"),

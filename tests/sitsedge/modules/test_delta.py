@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from sitsedge.modules import (
     BundleError,
@@ -118,6 +121,22 @@ def test_two_layers_with_the_same_new_bytes_have_one_patch(tmp_path: Path) -> No
     store = ModuleStore(tmp_path / "store", TRUST)
     store.import_bundle(tmp_path / "old")
     assert store.load(store.import_bundle(tmp_path / "delta")).wasm_relaxed == layers["wasm"]
+
+
+@pytest.mark.parametrize("base", ["old", "empty-report"])
+def test_a_layer_that_is_a_blob_of_the_head_is_there_already(tmp_path: Path, base: str) -> None:
+    """An empty report is the empty config of the signature's manifest; whether the base has it or not."""
+    deltas.make_pair(tmp_path)
+    for name, layers in (("empty-report", deltas.old_layers()), ("new-empty", deltas.new_layers())):
+        empty = layers | {"report": b"{}"}
+        write_bundle(tmp_path / name, bundles.config(empty), empty, signer=deltas.SIGNER)
+    made = make_delta(tmp_path / "delta", base=tmp_path / base, new=tmp_path / "new-empty", trust=TRUST)
+    assert list(made.patched) == ["wasm", "circuit"]
+    assert "report" not in made.kept
+    assert made.whole == sum(map(len, contents(tmp_path / "new-empty").values()))
+    store = ModuleStore(tmp_path / "store", TRUST)
+    store.import_bundle(tmp_path / base)
+    assert store.load(store.import_bundle(tmp_path / "delta")).report == {}
 
 
 def test_a_delta_to_the_same_module_is_refused(tmp_path: Path) -> None:
@@ -360,6 +379,33 @@ def test_a_base_of_an_older_format_serves_what_it_has(store: ModuleStore, tmp_pa
     assert refused.value.code == "delta-patch"
     deltas.forge(tmp_path / "delta", config=from_it, patches=with_patch(encode_patch(iter([(relaxed, 0, 0)]))))
     assert store.import_bundle(tmp_path / "delta") == digest_of(tmp_path / "new")
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_changed_archive_gives_the_module_or_a_typed_error(
+    made: Path, tmp_path: Path, unsynced: None, data: st.DataObject
+) -> None:
+    """Bytes changed, cut out or repeated anywhere: the store has the base, and the new module or nothing more."""
+    archive = tmp_path / "delta.sits"
+    if not archive.exists():
+        write_archive(made / "delta", archive)
+        shutil.copytree(made / "store", tmp_path / "store")
+    store = ModuleStore(tmp_path / "store", TRUST)
+    (base,) = store.digests()
+    raw = bytearray(archive.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        piece = raw[at : at + data.draw(st.sampled_from([1, 2, 16, 512]))]
+        raw[at : at + len(piece)] = data.draw(st.sampled_from([b"", bytes(len(piece)), piece * 2, bytes([255] * 4)]))
+    changed = tmp_path / "changed.sits"
+    changed.write_bytes(raw)
+    with contextlib.suppress(BundleError, StoreError):
+        digest = store.import_bundle(changed)
+        assert digest == digest_of(made / "new")
+        store.remove(digest)
+    assert store.digests() == (base,)
+    assert {path.name for path in (tmp_path / "store").iterdir()} == {".lock", base.hex()}
 
 
 # The store.

@@ -11,6 +11,7 @@ Sources: WebAssembly Core Specification 2.0, chapter 5; relaxed SIMD proposal.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
 
@@ -56,7 +57,27 @@ WASM_BYTES_MAX = 16 << 20
 
 def emit_wasm(graph: IntegerGraph, *, relaxed: bool = False, unroll: Unroll | None = None) -> bytes:
     """The module's bytes. Proves the graph first (``QuantiseError``); raises ``CompileError`` where it is too large."""
-    plan = Plan(graph, prove(graph), relaxed, unroll or Unroll())
+    return _emit(Plan(graph, prove(graph), relaxed, unroll or Unroll()))
+
+
+@dataclass(frozen=True, slots=True)
+class Variants:
+    """Both modules of a graph, and the weighted nodes that the relaxed one computes with the relaxed dot product."""
+
+    plain: bytes
+    relaxed: bytes
+    relaxed_nodes: tuple[str, ...]
+
+
+def emit_variants(graph: IntegerGraph) -> Variants:
+    """Both modules, equal where no node can use the relaxed product; raises what ``emit_wasm`` raises."""
+    bounds = prove(graph)
+    plain, relaxed = (Plan(graph, bounds, wanted, Unroll()) for wanted in (False, True))
+    return Variants(_emit(plain), _emit(relaxed), tuple(relaxed.relaxed_nodes))
+
+
+def _emit(plan: Plan) -> bytes:
+    graph = plan.graph
     inputs = plan.memory.take(4 * round_up(graph.n_inputs, 2 * LANES))
     outputs = plan.memory.take(4 * round_up(graph.n_outputs, 2 * LANES))
     bodies = [_read_input(plan, inputs)]

@@ -20,9 +20,7 @@ from sitsedge.compiler.graph.integer_graph import (
     Select,
 )
 from sitsedge.compiler.graph.intervals import ValueBounds
-from sitsedge.compiler.reference import IN_SHIFT_MAX, Ints
-
-INT8_MIN, INT8_MAX = -128, 127
+from sitsedge.compiler.reference import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +81,7 @@ class Plan:
     held: dict[str, Held] = field(default_factory=dict)
     dots_left: int = field(init=False)
     readers: dict[str, list[Node]] = field(default_factory=dict)
+    relaxed_nodes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.dots_left = self.unroll.dots
@@ -123,7 +122,7 @@ class Plan:
 
     def pack(self, name: str, code: Code) -> None:
         """Emit the byte copy of a value where its proven bounds and a reader's weights allow the relaxed product."""
-        if not self.relaxed or not any(fits_int8(reader) for reader in self.weighted_readers(name)):
+        if not self.relaxed or not any(seven_bits.fits_int8(reader) for reader in self.weighted_readers(name)):
             return
         held = self.held[name]
         offsets = seven_bits.offsets(self.bounds[name], border=held.region.pads != NO_PADS)
@@ -132,15 +131,6 @@ class Plan:
         packed = Packed(self.memory.take(held.region.size // 2), offsets)
         self.held[name] = Held(held.region, held.addresses, packed)
         _narrow_all(self, code, held.region, packed)
-
-
-def fits_int8(node: Dense | Conv) -> bool:
-    """Whether the weights with their exponents are int8; looks at the matrix only where an exponent is not 0."""
-    if not node.in_shift.any():
-        return True
-    assert node.in_shift.max() <= IN_SHIFT_MAX
-    columns = node.columns()
-    return bool(columns.min() >= INT8_MIN and columns.max() <= INT8_MAX)
 
 
 def _vectors_a_pixel(region: Region) -> int:

@@ -18,9 +18,10 @@ import numpy as np
 from sitsedge.compiler.backends.wasm.code import Code, Place
 from sitsedge.compiler.backends.wasm.kernels import Requantise, Unit, Work, constants_kernel, halves
 from sitsedge.compiler.backends.wasm.layout import BLOCK, Region, round_up
-from sitsedge.compiler.backends.wasm.plan import Held, Plan, fits_int8
+from sitsedge.compiler.backends.wasm.plan import Held, Plan
 from sitsedge.compiler.backends.wasm.tables import tables_kernel
 from sitsedge.compiler.graph.integer_graph import Conv, Dense
+from sitsedge.compiler.graph.seven_bits import fits_int8
 from sitsedge.compiler.reference import Ints
 
 
@@ -53,6 +54,8 @@ def _positions(code: Code, work: Work, kernel: Callable[[Place, Place], None], *
 def _work(plan: Plan, node: Dense | Conv, target: Region) -> Work:
     held = plan.held[node.source]
     packed = held.packed if held.packed is not None and fits_int8(node) else None
+    if packed is not None:
+        plan.relaxed_nodes.append(node.name)
     lanes = 2 if packed is None else 4
     shrink = 1 if packed is None else 2
 

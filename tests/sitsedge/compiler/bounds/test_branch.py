@@ -114,7 +114,7 @@ def test_no_memory_is_no_proof_and_says_what_was_reached(monkeypatch: pytest.Mon
     outcome = _whole_model(goal, _soon(30))
     assert not outcome.proven
     # The bound of the whole box is all it has.
-    assert outcome.parts == 2
+    assert outcome.parts == 1
     decision = decide(goal, _soon(30))
     assert decision.verdict == "undecided"
     assert decision.excess is not None

@@ -7,7 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 
+from sitsedge.compiler.backends.wasm import emit_variants
 from sitsedge.compiler.errors import QuantiseError
+from sitsedge.compiler.graph import integer_graph as ig
 from sitsedge.compiler.graph.float_graph import Dense, FloatGraph
 from sitsedge.compiler.graph.float_run import run as run_float
 from sitsedge.compiler.graph.intervals import prove
@@ -93,6 +95,18 @@ def test_speed_takes_fast_activations_and_a_stricter_goal_widens_some() -> None:
     assert strict.meets_goal
     assert strict.wide > loose.wide
     assert strict.rms < loose.rms
+
+
+@pytest.mark.parametrize("name", ["mlp_tanh", "cnn_2d_residual"])
+def test_speed_reads_values_of_both_signs_fast_too(name: str) -> None:
+    """Six bits and a sign span no more than seven bits; the inputs' own twelve bits are left."""
+    made = CASES[name](1)
+    rows = made.counts[:FIT_ROWS], made.raw[:FIT_ROWS]
+    fast = quantise_graph(made.graph, made.scales, *rows, goal=Goal(0.05, 0.3), prefer="speed")
+    assert fast.meets_goal
+    assert fast.wide == 1
+    weighted = [node.name for node in fast.graph.nodes if isinstance(node, ig.Dense | ig.Conv)]
+    assert emit_variants(fast.graph).relaxed_nodes == tuple(weighted[1:])
 
 
 def test_rows_are_no_more_than_speeds_where_rows_are_wanted() -> None:

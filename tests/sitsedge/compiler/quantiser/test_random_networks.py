@@ -20,7 +20,7 @@ from sitsedge.compiler.graph.reference import run
 from sitsedge.compiler.importer import import_graph_bytes
 from sitsedge.compiler.passes import simplify
 from sitsedge.compiler.quantise import Goal, Scales
-from sitsedge.compiler.quantiser import search
+from sitsedge.compiler.quantiser import candidates, search
 from sitsedge.sandbox import Sandbox
 from tests.sitsedge.compiler.importer.random_nets import random_net
 
@@ -30,8 +30,8 @@ EDGE = 1000
 
 @pytest.mark.parametrize("seed", [0, 3, 5, 6, 7, 8, 12, 15, 29, 32, 39, 46])
 def test_a_random_network_keeps_its_function(seed: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(search, "OPEN_BITS", (12,))
-    monkeypatch.setattr(search, "SATURATED_BITS", (7,))
+    monkeypatch.setattr(candidates, "OPEN_BITS", (12,))
+    monkeypatch.setattr(candidates, "SATURATED_BITS", (7,))
     monkeypatch.setattr(search, "WIDENINGS_MAX", 0)
     graph, _ = simplify(import_graph_bytes(random_net(seed)).graph, check=False)
     rng = np.random.default_rng(seed)
