@@ -149,7 +149,11 @@ def pass_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 def property_lines(rows: list[dict[str, Any]]) -> list[str]:
     """Every property with its verdict, method and time, one line a property."""
-    return [f"  {row['verdict']:<12} {row['property']} ({row['method']}, {row['seconds']:.2f} s)" for row in rows]
+    return [
+        f"  {row['verdict']:<12} {row['property']} ({row['method']}, {row['seconds']:.2f} s)"
+        + (", proven in [{:g}, {:g}]".format(*row["proven_inside"]) if "proven_inside" in row else "")
+        for row in rows
+    ]
 
 
 def _proof_key(config: BundleConfig) -> str:

@@ -52,7 +52,13 @@ def _properties(report: dict[str, Any]) -> str:
         for p in report["properties"]
         if p["verdict"] == "refuted"
     )
-    return "<h2>Properties</h2>" + _table(("property", "verdict", "method", "seconds"), rows) + broken
+    reached = "".join(
+        f"<p>{escape(p['property'])} is undecided; proven is {escape(_numbers(p['proven_inside'][:1]))} to "
+        f"{escape(_numbers(p['proven_inside'][1:]))}.</p>"
+        for p in report["properties"]
+        if "proven_inside" in p
+    )
+    return "<h2>Properties</h2>" + _table(("property", "verdict", "method", "seconds"), rows) + broken + reached
 
 
 def _numbers(values: Iterable[float]) -> str:

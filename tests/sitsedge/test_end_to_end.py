@@ -77,6 +77,7 @@ def test_from_frame_to_plc_and_back_to_manual(deployed: Deployed) -> None:
     assert "TPM=swtpm" in out
     assert "ProofKey=development" in out
     assert of_state(deployed.state) == {}
+    assert deployed.last("sitsd")["kernel"] in ("relaxed-simd", "simd128")
 
     plant = deployed.last("plant")
     assert plant["mode"] == "MAN"

@@ -164,5 +164,7 @@ def test_speed_is_asked_for_and_given(tmp_path: Path) -> None:
     sources = [folder / name for name in ("model.onnx", "data.csv", "limits.yaml")]
     fast = compile_model(*sources, goal=Goal(0.1, 0.5), prefer="speed")
     small = compile_model(*sources, goal=Goal(0.1, 0.5), prefer="rows")
-    assert fast.quantised.wide <= small.quantised.wide
+    assert fast.quantised.wide < small.quantised.wide
+    assert len(fast.artefacts.relaxed_nodes) > len(small.artefacts.relaxed_nodes)
+    assert fast.wasm != fast.wasm_relaxed
     assert small.artefacts.constraints <= fast.artefacts.constraints

@@ -10,15 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from typer.testing import CliRunner
 
 from attest.proof.keys import key_hash
 from attest.proof.prover import Groth16Prover, development_setup
 from attest.proof.verifier import NativeVerifier, failed_check
+from sitsedge.cli.main import app
 from sitsedge.cli.module_commands import pass_lines
 from sitsedge.compiler import BuildResult, CompileError, SelfTestError, build, compile_model
 from sitsedge.compiler.selftest import run_selftest
 from sitsedge.modules import PublisherTrust, StoreError, read_bundle
-from sitsedge.sandbox import Sandbox
+from sitsedge.sandbox import Sandbox, variant_for
 from tests.sitsedge.compiler.nets import emit_circuit, emit_onnx, emit_wasm, random_onnx
 
 LIMITS = """version: 1
@@ -101,6 +104,21 @@ def test_report_says_what_a_reader_needs(built: BuildResult) -> None:
     outputs = built.compiled.quantised.model.run(rows)
     assert low <= outputs.min() <= outputs.max() <= high
     assert report["digests"]["wasm"] == Sandbox(built.compiled.wasm).digest.hex()
+
+
+def test_report_and_inspect_say_which_module_runs(
+    built: BuildResult, signer: Ed25519PrivateKey, tmp_path: Path
+) -> None:
+    relaxed = built.compiled.wasm_relaxed != built.compiled.wasm
+    assert bool(built.report["kernel"]["relaxed_layers"]) == relaxed
+    assert built.report["selftest"]["relaxed"] in (("native", "portable") if relaxed else ("same",))
+    public = signer.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (tmp_path / "pub.pem").write_bytes(public)
+    shown = CliRunner().invoke(app, ["module", "inspect", str(built.path), "--trust", str(tmp_path / "pub.pem")])
+    assert shown.exit_code == 0, shown.stderr
+    assert json.loads(shown.stdout)["runs"] == {
+        engine: variant_for(built.compiled, engine) for engine in ("jit", "pulley")
+    }
 
 
 def test_explain_has_a_line_for_every_pass(built: BuildResult) -> None:

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sitsedge.cli.module_commands import property_lines
 from sitsedge.compiler import BuildResult, build
+from sitsedge.compiler.bounds.decide import Decision
 from sitsedge.compiler.bounds.properties import Finding, check_properties, describe
 from sitsedge.compiler.errors import PropertyError
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
@@ -182,3 +183,20 @@ def test_an_entry_without_a_counterexample_claims_none(built: BuildResult) -> No
     item = built.compiled.limits.properties[0]
     entry = describe(Finding(item, "undecided", "time", 30.0), built.compiled.limits, built.compiled.quantised.model)
     assert entry == {"property": str(item), "verdict": "undecided", "method": "time", "seconds": 30.0}
+
+
+def test_an_undecided_range_says_what_was_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven counts beyond either bound, here of a made-up decision, are 0.007 of the output beyond either end."""
+    first = IntegerLayer.make(weights=[[1, 0], [-1, 0], [0, 1]], bias=[0, 0, 2000], shift=0, activation="relu")
+    second = IntegerLayer.make(weights=[[1, 1, 0]], bias=0, shift=0)
+    model = IntegerModel.make((first, second), [-1000, -2000], [1000, 2000])
+    monkeypatch.setattr(
+        "sitsedge.compiler.bounds.properties.decide", lambda *_: Decision("undecided", "time", excess=7)
+    )
+    line = "{kind: range, output: gap, inside: [-0.1, 1.2]}"
+    (finding,) = _check(tmp_path, model, line)
+    assert finding.reached == (-107, 1207)
+    limits = read_limits(_file(tmp_path, line))
+    entry = describe(finding, limits, model)
+    assert entry["proven_inside"] == [-0.107, 1.207]
+    assert property_lines([entry])[0].endswith("proven in [-0.107, 1.207]")
