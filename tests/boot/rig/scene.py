@@ -13,7 +13,7 @@ from attest.boot import eventlog, predict
 from attest.boot.eventlog import EventLog
 from attest.boot.measure import PCR_APPLICATION
 from attest.tpm import Swtpm
-from tests.boot.rig import image, secureboot, uki
+from tests.boot.rig import image, opinions, secureboot, uki
 from tests.boot.rig.machine import MEMORY_MIB, Setup, boot
 from tests.boot.rig.needs import X86_64, Arch
 from tests.boot.rig.packages import Packages
@@ -122,7 +122,15 @@ class Scene:
         (self.folder / "boots" / name / "evidence.cose").write_bytes(shown.data)
         text = "%s, %s: the agent spoke after %.1f s (%.1f s of processor time)"
         log.info(text, self.folder.name, name, agent.ready_s, agent.cpu_s)
+        self._ask_others(shown, self.folder / "opinions")
         return shown
+
+    def _ask_others(self, shown: Shown, folder: Path) -> None:
+        """tpm2-tools agree with our replay and our verifier on every log and quote of every boot."""
+        replayed = {pcr: value.hex() for pcr, value in shown.log.replay().items()}
+        assert opinions.pcrs_by_tpm2_eventlog(shown.evidence.event_log, folder) == replayed
+        assert opinions.tpm2_checkquote(shown.evidence, nonce=shown.nonce, folder=folder)
+        assert not opinions.tpm2_checkquote(shown.evidence, nonce=bytes(len(shown.nonce)), folder=folder)
 
     def predict_direct(self, files: Files, reference: EventLog) -> EventLog:
         """The log of a direct boot of these files, without having booted them."""
