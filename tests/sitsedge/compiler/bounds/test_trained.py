@@ -52,7 +52,7 @@ def test_every_proof_of_a_small_network_survives(small: tuple[IntegerModel, np.n
 
 @pytest.mark.slow
 def test_boxes_of_real_size_on_64_128_64_8_are_decided_and_every_proof_survives_a_million_samples() -> None:
-    """±5, ±10 and ±20 % of the inputs' ranges with room of half and a fifth of the output's span; all of it with half."""
+    """±5, ±10, ±20 % of the inputs' ranges with room of half and a fifth of the output's span; all of it with half."""
     plant = Plant.made(1, inputs=WIDTHS[0], outputs=WIDTHS[-1])
     model, counts = quantised(trained(plant, WIDTHS, seed=1), plant)
     brief = Namespace(margins="1", seconds=15.0, seed=1)
