@@ -77,6 +77,8 @@ def _lines(report: dict[str, Any]) -> list[str]:
             f"  {rows.replace('_', ' '):<12} {found['rows']} rows: rms {100 * found['rms']:.2f} %,"
             f" peak {100 * found['peak']:.2f} % of an output's span{same}"
         )
+    if outside := report["accuracy"]["held_out"]["inputs_outside_box"]:
+        lines.append(f"  range        {outside} held-out inputs outside the calibrated range were limited to it")
     for variant in ("simd128", "relaxed_simd"):
         run = report["runs"][variant]
         lines.append(
