@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -70,6 +70,7 @@ class Scene:
     tpm: Swtpm
     verifier: Verifier
     firmware_vars: bytes
+    extras: Mapping[str, bytes] = field(default_factory=dict)
 
     @classmethod
     def make(cls, arch: Arch, folder: Path, *, cmdline: str) -> Scene:
@@ -105,7 +106,14 @@ class Scene:
     def uki(self, files: Files) -> bytes:
         """An unsigned unified kernel image of these files."""
         folder = self.folder / "uki"
-        return uki.build(self.packages, kernel=files.kernel, initrd=files.initrd, cmdline=files.cmdline, folder=folder)
+        return uki.build(
+            self.packages,
+            kernel=files.kernel,
+            initrd=files.initrd + b"\0\0",  # no multiple of four: the stub has to pad it where it appends
+            cmdline=files.cmdline,
+            folder=folder,
+            extras=self.extras,
+        )
 
     def disk(self, files: Files, program: bytes, *, firmware_vars: bytes | None = None) -> Setup:
         """A disk that starts ``program``."""
