@@ -46,3 +46,10 @@ class PcrFileError(AttestError):
 
     def __init__(self, *, found: str, expected: str) -> None:
         super().__init__("pcr-file", found=found, expected=expected)
+
+
+class PredictError(AttestError):
+    """A boot that cannot be predicted from these files. Code ``boot-prediction``."""
+
+    def __init__(self, *, found: str, expected: str, hint: str = "") -> None:
+        super().__init__("boot-prediction", found=found, expected=expected, hint=hint)

@@ -22,12 +22,12 @@ a distribution's backport). Boot phases that systemd measures into PCR 11 afterw
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from attest.boot import efi, pe
+from attest.boot import efi, pe, stub
+from attest.boot.errors import PredictError
 from attest.boot.event_types import (
     EV_EFI_ACTION,
     EV_EFI_BOOT_SERVICES_APPLICATION,
@@ -37,7 +37,6 @@ from attest.boot.event_types import (
     EV_SEPARATOR,
 )
 from attest.boot.eventlog import Event, EventLog
-from attest.errors import AttestError
 
 PCR_PROGRAMS: Final = 4
 PCR_SECURE_BOOT: Final = 7
@@ -45,46 +44,15 @@ PCR_KERNEL_INPUT: Final = 9
 PCR_IMAGE: Final = 11
 PCR_COMMAND_LINE: Final = 12
 PREDICTED: Final = (PCR_PROGRAMS, PCR_KERNEL_INPUT, PCR_IMAGE, PCR_COMMAND_LINE)
-MAX_OPTIONS_CHARS: Final = 4096  # COMMAND_LINE_SIZE is 2048 on both architectures
 
 TAG_INITRD: Final = 0x8F3B22EC
 TAG_OPTIONS: Final = 0x8F3B22ED
 _TAG_TEXTS: Final = {TAG_INITRD: b"Linux initrd\0", TAG_OPTIONS: b"LOADED_IMAGE::LoadOptions\0"}
 
-#: The stub's order, and the systemd version whose stub is the first to measure each.
-_SECTIONS: Final = (
-    (".linux", 252),
-    (".osrel", 252),
-    (".cmdline", 252),
-    (".initrd", 252),
-    (".ucode", 256),
-    (".splash", 252),
-    (".dtb", 252),
-    (".uname", 255),
-    (".sbat", 255),
-    (".pcrpkey", 252),
-    (".profile", 257),
-    (".dtbauto", 257),
-    (".hwids", 257),
-    (".efifw", 258),
-)
-_VERSIONS_MIXED: Final = (253, 254)  # .uname and .sbat became measured within these two
-_OLDEST_STUB: Final = 252  # the first to measure into PCR 11
-_STUB_MARK: Final = re.compile(rb"#### LoaderInfo: systemd-stub (\d{1,4})[^#]{0,100}####")
-#: The same as the stub tells it to the running system (StubInfo): aarch64 images may lack the section with the mark.
-_STUB_INFO: Final = re.compile("systemd-stub ".encode("utf-16-le") + rb"((?:[0-9]\0){1,4})")
-_STUB_CODE: Final = (".text", ".rodata", ".data")
 #: The device path under which systemd-stub hands the inner kernel to the firmware.
 _STUB_PAYLOAD: Final = "55c5d1f8-04cd-46b5-8a20-e56cbb3052d0"
 _CALLING: Final = b"Calling EFI Application from Boot Option"
 _IMAGE_EVENT_BYTES: Final = 32  # UEFI_IMAGE_LOAD_EVENT without a device path
-
-
-class PredictError(AttestError):
-    """A boot that cannot be predicted from these files. Code ``boot-prediction``."""
-
-    def __init__(self, *, found: str, expected: str, hint: str = "") -> None:
-        super().__init__("boot-prediction", found=found, expected=expected, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +88,7 @@ def kernel_boot(kernel: bytes, *, initrd: bytes | None, options: str) -> Boot:
     Raises ``ImageError`` or ``PredictError``.
     """
     digest = None if initrd is None else hashlib.sha256(initrd).digest()
-    return Boot(programs=(pe.parse(kernel).digest,), options=_checked(options), initrd=digest)
+    return Boot(programs=(pe.parse(kernel).digest,), options=stub.checked_options(options), initrd=digest)
 
 
 def uki_boot(image: bytes, *, secure_boot: bool, inner_measured: bool | None = None, passed: str | None = None) -> Boot:
@@ -132,19 +100,19 @@ def uki_boot(image: bytes, *, secure_boot: bool, inner_measured: bool | None = N
     ``ImageError`` or ``PredictError``.
     """
     parsed = pe.parse(image)
-    version = _stub_version(parsed)
-    kernel, initrd = parsed.section(".linux"), parsed.section(".initrd")
+    version = stub.stub_version(parsed)
+    kernel = parsed.section(".linux")
     if not kernel:
         raise PredictError(found="an image without a kernel (.linux)", expected="a unified kernel image")
     inner = pe.parse(kernel).digest
     own = parsed.section(".cmdline")
-    taken = None if passed is None or (secure_boot and own) else _checked(passed)
+    taken = None if passed is None or (secure_boot and own) else stub.passed_options(passed)
     measured = not secure_boot if inner_measured is None else inner_measured
     return Boot(
         programs=(parsed.digest, inner) if measured else (parsed.digest,),
-        options=_embedded(own or b"", version) if taken is None else taken,
-        initrd=hashlib.sha256(initrd).digest() if initrd else None,
-        sections=tuple(_measured_sections(parsed, version)),
+        options=stub.own_options(own or b"", version) if taken is None else taken,
+        initrd=stub.initrd_digest(parsed, version),
+        sections=stub.measured_sections(parsed, version),
         passed=taken,
     )
 
@@ -232,7 +200,7 @@ def _is_trace(event: Event) -> bool:
     if event.pcr == PCR_KERNEL_INPUT:
         return event.kind == EV_EVENT_TAG and int.from_bytes(event.data[:4], "little") in _TAG_TEXTS
     if event.pcr == PCR_IMAGE:
-        return event.kind == EV_IPL and _section_name(event) in dict(_SECTIONS)
+        return event.kind == EV_IPL and _section_name(event) in stub.SECTION_NAMES
     # Anything else the stub puts there (credentials, extensions) is tagged, not EV_IPL.
     return event.kind == EV_IPL and event.digest == hashlib.sha256(event.data).digest()
 
@@ -259,52 +227,6 @@ def _tagged(tag: int, digest: bytes) -> Event:
     text = _TAG_TEXTS[tag]
     data = tag.to_bytes(4, "little") + len(text).to_bytes(4, "little") + text
     return Event(PCR_KERNEL_INPUT, EV_EVENT_TAG, digest, data)
-
-
-def _measured_sections(image: pe.Image, version: int) -> list[tuple[str, bytes]]:
-    measured: list[tuple[str, bytes]] = []
-    for name, since in _SECTIONS:
-        contents = image.section(name) if version >= since else None
-        if contents is not None:
-            measured.append((name, hashlib.sha256(contents).digest()))
-    return measured
-
-
-def _stub_version(image: pe.Image) -> int:
-    mark = _STUB_MARK.search(image.section(".sdmagic") or b"")
-    told = (_STUB_INFO.search(image.section(name) or b"") for name in _STUB_CODE)
-    found = mark or next((match for match in told if match is not None), None)
-    if found is None:
-        raise PredictError(found="an image without systemd's stub", expected="a unified kernel image of systemd-stub")
-    version = int(found[1].replace(b"\0", b""))
-    if version < _OLDEST_STUB or version in _VERSIONS_MIXED:
-        raise PredictError(
-            found=f"systemd-stub {version}",
-            expected=f"{_OLDEST_STUB}, or {_VERSIONS_MIXED[-1] + 1} and later",
-            hint="build the image with another stub, or take the policy from a reference boot",
-        )
-    return version
-
-
-def _embedded(section: bytes, version: int) -> str:
-    """The image's own command line as the stub hands it on: control characters as spaces, none at the end."""
-    try:
-        text = section.split(b"\0")[0].decode("ascii")
-    except UnicodeDecodeError as error:
-        raise PredictError(found="a command line (.cmdline) that is not ASCII", expected="ASCII") from error
-    tidy = "".join(" " if char < " " else char for char in text).rstrip(" ")
-    if tidy.startswith(" ") and version > _OLDEST_STUB:
-        # 252 keeps what is in front, later ones do not; from which on, no boot here has shown.
-        raise PredictError(found="a command line (.cmdline) that begins with a space", expected="one without")
-    return _checked(tidy)
-
-
-def _checked(options: str) -> str:
-    if len(options) > MAX_OPTIONS_CHARS or "\0" in options:
-        raise PredictError(
-            found=f"load options of {len(options)} characters", expected=f"at most {MAX_OPTIONS_CHARS}, without NUL"
-        )
-    return options
 
 
 def _utf16(text: str) -> bytes:

@@ -19,6 +19,7 @@ from sitsedge.cli import (
     delta_commands,
     demo_commands,
     deploy_commands,
+    evaluate_command,
     module_commands,
     proof_commands,
     sealed_commands,
@@ -37,6 +38,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+module_commands.app.command("evaluate")(evaluate_command.evaluate_command)
 module_commands.app.command("delta")(delta_commands.delta_command)
 module_commands.app.command("import")(delta_commands.import_command)
 module_commands.app.command("remove")(delta_commands.remove_command)

@@ -120,7 +120,11 @@ def reported(output: Output = Output.text) -> Iterator[None]:
         _report(output, "config", "\n".join(map(str, error.faults)), error.hint)
         raise typer.Exit(Exit.USAGE) from None
     except (SitsError, AttestError, FieldbusError) as error:
-        _report(output, error.code, f"{error.code}: got {error.found}, expected {error.expected}", error.hint)
+        message = f"{error.code}: got {error.found}, expected {error.expected}"
+        if isinstance(error, CompileError):
+            place = f"{error.place}: " if error.place else ""
+            message = "\n  also in the way: ".join([place + message, *error.others])
+        _report(output, error.code, message, error.hint)
         usage = error.code in USAGE_CODES or isinstance(error, CompileError)
         refused = error.code in REFUSED_CODES
         raise typer.Exit(Exit.REFUSED if refused else Exit.USAGE if usage else Exit.ENVIRONMENT) from None

@@ -6,14 +6,21 @@ from sitsedge.errors import SitsError
 
 
 class CompileError(SitsError):
-    """Base of everything the compiler refuses."""
+    """Base of everything the compiler refuses. ``place`` says where, ``others`` what else is in the way."""
+
+    others: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Node or line the refusal is about; empty where it is about the whole."""
+        return ""
 
 
 class OnnxImportError(CompileError):
     """An ONNX file, or one node of it, is outside what can be compiled.
 
     ``node`` is the node's name (or its position when it has none), ``operator`` its ONNX operator; both
-    are empty when the file as a whole is refused. ``others`` says what else is in the way, one entry an operator.
+    are empty when the file as a whole is refused. ``others`` has one entry an operator.
     """
 
     def __init__(
@@ -22,12 +29,15 @@ class OnnxImportError(CompileError):
         super().__init__(code, found=found, expected=expected, hint=hint)
         self.node = node
         self.operator = operator
-        self.others: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        return f"node {self.node!r} ({self.operator})" if self.node else ""
 
     def __str__(self) -> str:
         text = super().__str__()
         also = f"; also in the way: {'; '.join(self.others)}" if self.others else ""
-        return f"node {self.node!r} ({self.operator}): {text}{also}" if self.node else text + also
+        return f"{self.place}: {text}{also}" if self.node else text + also
 
 
 class CalibrationError(CompileError):
@@ -41,8 +51,12 @@ class CalibrationError(CompileError):
         self.line = line
         self.column = column
 
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}: {super().__str__()}"
+        return f"{self.place}: {super().__str__()}"
 
 
 class QuantiseError(CompileError):

@@ -17,8 +17,8 @@ from sitsedge.compiler.graph.float_run import run_all
 from sitsedge.compiler.graph.integer_graph import ArgMax, Conv, Dense, Node, elements
 from sitsedge.compiler.graph.intervals import ValueBounds, graph_bounds
 from sitsedge.compiler.graph.reference import values
+from sitsedge.compiler.graph.seven_bits import serves
 from sitsedge.compiler.network import FloatNetwork, Floats
-from sitsedge.compiler.quantiser.formats import FAST_BITS
 from sitsedge.compiler.quantiser.remembered import Honoured, honoured
 from sitsedge.compiler.quantiser.trial import QuantisedGraph
 from sitsedge.compiler.reference import Ints
@@ -106,11 +106,10 @@ def _remembered(scale: Honoured | None) -> dict[str, Any] | None:
 
 
 def _operands(node: Node, bounds: dict[str, ValueBounds]) -> str | None:
-    """What a layer with weights multiplies: 7-bit unsigned operands take the fast kernel."""
+    """What a layer with weights multiplies: operands that a constant moves to 0 … 127 take the relaxed dot product."""
     if not isinstance(node, Dense | Conv):
         return None
-    read = bounds[node.source]
-    return "uint7" if read.low.min() >= 0 and read.high.max() < 1 << FAST_BITS else "int16"
+    return "uint7" if serves(node, bounds[node.source]) else "int16"
 
 
 def _errors(

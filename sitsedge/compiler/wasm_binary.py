@@ -101,10 +101,6 @@ class Code:
         self.i32_const(0)
         self._simd(0x09, self._memarg(address, 2))
 
-    def store_address(self) -> None:
-        """Push the base address of a following ``store`` (it comes below the value)."""
-        self.i32_const(0)
-
     def store(self, address: int) -> None:
         self._simd(0x0B, self._memarg(address, 4))
 

@@ -101,9 +101,10 @@ class Secured:
 
 @pytest.fixture(scope="module", params=[X86_64, AARCH64], ids=str)
 def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Secured:
-    """The reference boot of a signed unified kernel image with keys of our own."""
+    """The reference boot of a signed unified kernel image, with keys of our own and sections that are handed on."""
     folder = tmp_path_factory.mktemp(f"secure-{request.param}")
     scene = _scene(request.param, folder, "console={console} panic=-1 rig.mark=a")
+    scene.extras = uki.EXTRAS
     key = scene.enable_secure_boot()
     image = uki.sign(
         scene.uki(scene.files), key=key.key, certificate=key.certificate, folder=scene.folder / "sign-first"

@@ -182,20 +182,23 @@ class _Search:
         sides = replace(
             work.take(twice), low=np.concatenate([work.low, above]), high=np.concatenate([below, work.high])
         )
-        for k in range(1, len(self._program.layers)):
-            sides = self._refreshed(sides, k)
+        for k, layer in enumerate(self._program.layers[1:], start=1):
+            # Nothing is new to a layer but cuts in the layers before it.
+            sides = self._refreshed(sides, k, np.flatnonzero(neuron[twice] < layer.first))
         possible = np.flatnonzero(np.all(sides.low <= sides.high, axis=1))
         sides = sides.take(possible)
         return replace(sides, slope=_settled(self._program, sides)), bounds[twice[possible]]
 
-    def _refreshed(self, parts: Parts, k: int) -> Parts:
-        """With layer ``k``'s accumulators bounded anew by lines over the layers before, where that is narrower."""
-        layer = self._program.layers[k]
-        upper, lower = _sums(self._program, k, parts)
-        error = self._rounding[k]
+    def _refreshed(self, parts: Parts, k: int, rows: Ints) -> Parts:
+        """With layer ``k`` of ``rows`` bounded anew by lines over the layers before, where that is narrower."""
+        if not rows.size:
+            return parts
+        layer, error = self._program.layers[k], self._rounding[k]
+        upper, lower = _sums(self._program, k, parts.take(rows))
         high, low = parts.high.copy(), parts.low.copy()
-        high[:, layer.here] = np.minimum(high[:, layer.here], np.floor((upper + error) * layer.step).astype(np.int64))
-        low[:, layer.here] = np.maximum(low[:, layer.here], np.ceil((lower - error) * layer.step).astype(np.int64))
+        at = rows[:, None], np.arange(layer.here.start, layer.here.stop)[None]
+        high[at] = np.minimum(high[at], np.floor((upper + error) * layer.step).astype(np.int64))
+        low[at] = np.maximum(low[at], np.ceil((lower - error) * layer.step).astype(np.int64))
         return replace(parts, low=low, high=high)
 
 

@@ -218,9 +218,12 @@ class Program:
         p_all, a_all, r_all, mu_all = (list(group) for group in zip(*reversed(points), strict=True))
         return Pass(value, inputs, p_all, a_all, r_all, mu_all)
 
-    def ascend(self, parts: Parts, steps: int) -> tuple[Parts, Doubles]:
-        """The parts with the best multipliers met in ``steps`` steps, and their certified bounds (parts,)."""
-        terms = self.terms(parts)
+    def ascend(self, parts: Parts, steps: int, terms: tuple[Terms, ...] | None = None) -> tuple[Parts, Doubles]:
+        """The parts with the best multipliers met in ``steps`` steps, and their certified bounds (parts,).
+
+        ``terms`` are those of the parts, unless neurons do something else than requantise.
+        """
+        terms = self.terms(parts) if terms is None else terms
         found = self.single()._search(tuple(term.single() for term in terms), parts, steps)
         return found, self.certified(terms, found)
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from sitsedge.compiler.bounds.crown import Crown, Lines, Range, crown, line_above, upper_bounds
 from sitsedge.compiler.bounds.decide import POINTS_MAX, SPLIT_PARTS_MAX, Verdict, points_of
-from sitsedge.compiler.bounds.goal import run_layers
+from sitsedge.compiler.bounds.dual import Parts, Program, Scaled, Terms
+from sitsedge.compiler.bounds.goal import Goal, run_layers
 from sitsedge.compiler.bounds.graph_crown import graph_crown
 from sitsedge.compiler.graph.model import GraphModel
 from sitsedge.compiler.intervals import layer_bounds
@@ -30,7 +31,13 @@ POINTS = 33
 CHUNK = 4096
 """Rows run at once."""
 
-ATTACK_SHARE = 0.2
+ATTACK_SHARE, RAISE_SHARE = 0.2, 0.5
+"""Of the time left: for the search, then for parts of the raise with bounds that are searched for."""
+
+SEARCH_STEPS = 100
+RAISES_MAX = 200
+"""Parts of the raise tried; where so many do not do, halving it more does not either."""
+
 ROUNDS_IDLE_MAX = 40
 """Of the search without a worse pair; more rarely find one."""
 
@@ -96,6 +103,9 @@ def decide_monotone(goal: Monotone, deadline: float) -> PairDecision:
         return _refuted(goal, "attack", pair)
     if not isinstance(goal.model, IntegerModel):
         return PairDecision("undecided", "bounds too wide")
+    now = time.monotonic()
+    if _by_raise(goal, whole, now + RAISE_SHARE * (deadline - now)):
+        return PairDecision("proven", "crown+splitting")
     return _split(goal, whole, deadline)
 
 
@@ -115,6 +125,21 @@ def _refuted(goal: Monotone, method: str, pair: Ints) -> PairDecision:
 
 def largest_fall(goal: Monotone, part: _Part) -> int:
     """Upper bound of ``goal.fall`` over a part of the box of a chain, in counts."""
+    _, differences = _followed(goal, part)
+    k, last = goal.output, differences.model.layers[-1]
+    row = -goal.sign * last.columns()[k : k + 1].astype(np.float64)
+    upper, _ = upper_bounds(differences, row, np.zeros(1))
+    return _counts(goal, float(upper[0]))
+
+
+def _counts(goal: Monotone, upper: float) -> int:
+    """q(v) - q(v') ≤ ceil((v - v') / 2^s); clamping makes no difference larger."""
+    assert isinstance(goal.model, IntegerModel)
+    return max(0, -(-int(np.floor(upper)) >> int(goal.model.layers[-1].shift[goal.output])))
+
+
+def _followed(goal: Monotone, part: _Part) -> tuple[Crown, Crown]:
+    """Bounds of values at both inputs, and of the differences, layer by layer."""
     assert isinstance(goal.model, IntegerModel)
     high = part.high.copy()
     high[goal.element] = min(int(high[goal.element]) + part.t_high, int(goal.high[goal.element]))
@@ -131,11 +156,60 @@ def largest_fall(goal: Monotone, part: _Part) -> int:
             ranges=(*differences.ranges, Range(*acc, out_low, out_high)),
             lines=(*differences.lines, lines),
         )
-    k, last = goal.output, layers[-1]
-    row = -goal.sign * last.columns()[k : k + 1].astype(np.float64)
-    upper, _ = upper_bounds(differences, row, np.zeros(1))
-    # q(v) - q(v') ≤ ceil((v - v') / 2^s); clamping makes no difference larger.
-    return max(0, -(-int(np.floor(upper[0])) >> int(last.shift[k])))
+    return values, differences
+
+
+def searched_fall(goal: Monotone, part: _Part) -> int:
+    """As ``largest_fall``, with multipliers that are searched for: tighter, and dozens of times the work."""
+    values, differences = _followed(goal, part)
+    asked = Goal(differences.model, differences.low, differences.high, goal.output, -goal.sign, 0)
+    program = Program.of(asked)
+    if not program.layers:
+        return largest_fall(goal, part)
+    ranges = differences.ranges
+    low, high = (np.concatenate([getattr(r, name) for r in ranges])[None] for name in ("acc_low", "acc_high"))
+    slope = np.zeros(low.shape)
+    r = program.target[None]
+    terms = []
+    for layer, lines in zip(reversed(program.layers), reversed(differences.lines), strict=True):
+        slope[:, layer.here] = np.where(r >= 0, lines.upper_slope, lines.lower_slope) * layer.step
+        r = (slope[:, layer.here] * r) @ layer.weights
+    for layer, bound, differing in zip(program.layers, values.ranges, ranges, strict=False):
+        terms.append(_terms(layer, bound, differing))
+    parts = Parts(differences.low[None], differences.high[None], low, high, slope, np.zeros(low.shape))
+    upper = program.ascend(parts, SEARCH_STEPS, tuple(terms))[1]
+    return min(largest_fall(goal, part), _counts(goal, float(upper[0])))
+
+
+def _terms(layer: Scaled, bound: Range, differing: Range) -> Terms:
+    """A difference of activations lies in clip(δ ± (1 - 2^-s)), between bounds as in ``_relax``."""
+    reach, turn = _reach(layer.layer, bound)
+    ends = differing.acc_low / layer.step, differing.acc_high / layer.step
+    off = (layer.step - 1) / layer.step
+    points = []
+    for shift, least, most in ((off, turn, reach), (-off, -reach, -turn)):
+        p = np.stack([*ends, np.clip(least - shift, *ends), np.clip(most - shift, *ends)])[:, None]
+        points += [p, np.clip(p + shift, least, most)]
+    return Terms(*points)
+
+
+def _by_raise(goal: Monotone, whole: _Part, deadline: float) -> bool:
+    """Whether searched bounds prove every raise, in parts of the raise that are halved where they do not."""
+    parts, tried = [whole], 0
+    while parts:
+        part = parts.pop()
+        tried += 1
+        if time.monotonic() > deadline or tried > RAISES_MAX:
+            return False
+        # x + t has to stay in the box.
+        high = part.high.copy()
+        high[goal.element] = goal.high[goal.element] - part.t_low
+        if searched_fall(goal, replace(part, high=high)) <= goal.tolerance:
+            continue
+        if part.t_low == part.t_high:
+            return False
+        parts += _halves(part, part.low.size)
+    return True
 
 
 def _differences(layer: IntegerLayer, known: Crown, columns: np.ndarray) -> tuple[Ints, Ints]:
@@ -147,16 +221,21 @@ def _differences(layer: IntegerLayer, known: Crown, columns: np.ndarray) -> tupl
     return np.maximum(plain.acc_low, -whole[len(columns) :]), np.minimum(plain.acc_high, whole[: len(columns)])
 
 
-def _relax(layer: IntegerLayer, bound: Range, low: Ints, high: Ints) -> tuple[Lines, Ints, Ints]:
-    """Lines and bounds of the activations' differences for accumulators' differences in ``low … high``."""
-    step = np.int64(1) << layer.shift
+def _reach(layer: IntegerLayer, bound: Range) -> tuple[Ints, Ints]:
+    """The largest difference of activations, and the smallest one that a rising line above has to reach."""
     reach = bound.out_high - bound.out_low
     free = np.ones(len(reach), bool)
     if layer.activation != "none":
         q_low, q_high = ((acc + layer.rounding) >> layer.shift for acc in (bound.acc_low, bound.acc_high))
         free = (q_low >= layer.low) & (q_high <= layer.high)
     # Where a clamp may hold one of the two, the difference lies anywhere between its full size and zero.
-    turn = np.where(free, -reach, 0)
+    return reach, np.where(free, -reach, 0)
+
+
+def _relax(layer: IntegerLayer, bound: Range, low: Ints, high: Ints) -> tuple[Lines, Ints, Ints]:
+    """Lines and bounds of the activations' differences for accumulators' differences in ``low … high``."""
+    step = np.int64(1) << layer.shift
+    reach, turn = _reach(layer, bound)
     parts = [array.astype(np.float64) for array in (low, high, step - 1, step, turn, reach)]
     v_low, v_high, shift, size, bottom, top = parts
     upper = line_above(v_low, v_high, shift, size, bottom, top)

@@ -163,11 +163,12 @@ def _no_subgraph(index: int, node: Any) -> None:
 
 def _advised(graph: Any) -> None:
     """A well-known operator that cannot be compiled is named before anything is said about inputs and outputs."""
-    weights = {tensor.name for tensor in graph.initializer}
-    found = list(unknown(enumerate(graph.node), {value.name for value in graph.input} - weights))
+    given = {value.name for value in graph.input} - {tensor.name for tensor in graph.initializer}
+    found = list(unknown(enumerate(graph.node), given))
     known = next((refused for refused in found if refused.operator in HOPELESS), None)
     if known is not None:
-        known.others = grouped([refused for refused in found if refused is not known])
+        inputs = (f"the input: {len(given)} input tensors, not one",) if len(given) > 1 else ()
+        known.others = (*grouped([refused for refused in found if refused is not known]), *inputs)
         raise known
 
 

@@ -190,13 +190,22 @@ def _multiplications(graph: FloatGraph) -> int:
 def _widened(
     problem: Problem, found: list[QuantisedGraph], goal: Goal, fits: Fits, prefer: Prefer
 ) -> list[QuantisedGraph]:
-    """From the best fast graph on, widen the value that helps most until the goal is met."""
+    """From the best fast graphs on: the most accurate and, for speed, the one with most layers on the fast kernel."""
     free = [name for name in choosing(problem) if name not in problem.freedom.fixed]
     chosen = free if prefer == "rows" else [name for name in free if name not in problem.table_fed]
     narrowest = [q for q in found if all(q.formats[n].bits <= FAST_BITS and q.formats[n].saturate for n in chosen)]
     if not narrowest:
         return []
-    current = min(narrowest, key=lambda q: (q.wide if prefer == "speed" else 0, q.rms))
+    starts = [min(narrowest, key=lambda q: q.rms)]
+    if prefer == "speed" and (fastest := min(narrowest, key=lambda q: (q.wide, q.rms))) is not starts[0]:
+        starts.append(fastest)
+    return [made for start in starts for made in _widened_from(problem, start, chosen, goal, fits)]
+
+
+def _widened_from(
+    problem: Problem, current: QuantisedGraph, chosen: list[str], goal: Goal, fits: Fits
+) -> list[QuantisedGraph]:
+    """Widen the value that helps most until the goal is met."""
     made, tried = list[QuantisedGraph](), 0
     for _ in range(WIDENINGS_MAX):
         narrow = [name for name in chosen if current.formats[name].bits <= FAST_BITS]

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from attest.boot import eventlog, pe, predict
+from attest.boot import eventlog, pe, predict, stub
 from attest.boot.event_types import EV_EFI_BOOT_SERVICES_APPLICATION, EV_IPL, EV_NO_ACTION
 from attest.boot.eventlog import Event, EventLog
 from attest.command import GateKey
 from sitsedge.cli.main import app
-from tests.attest.boot.programs import kernel, program, unified
+from tests.attest.boot.programs import STUB, kernel, program, unified
 
 UKIS = ("x86_64-uki-nosb", "x86_64-uki-secureboot")
+NEWER = b"#### LoaderInfo: systemd-stub 257.13-1 ####"
 DIRECT = ("x86_64-direct-crb", "aarch64-direct")
 
 
@@ -94,26 +95,23 @@ def test_signature_of_the_measurements_is_not_measured() -> None:
     ("section", "version", "counts"),
     [
         (".uname", 252, False),
-        (".uname", 255, True),
+        (".uname", 257, True),
         (".sbat", 252, False),
-        (".sbat", 255, True),
-        (".ucode", 255, False),
-        (".ucode", 256, True),
-        (".hwids", 256, False),
-        (".hwids", 257, True),
-        (".efifw", 257, False),
-        (".efifw", 258, True),
+        (".sbat", 258, True),
+        (".profile", 252, False),
+        (".splash", 252, True),
+        (".splash", 257, True),
     ],
 )
 def test_stub_measures_the_sections_of_its_version(section: str, version: int, counts: bool) -> None:
-    stub = b"#### LoaderInfo: systemd-stub %d ####" % version
-    plain, more = measured(unified(stub=stub)), measured(unified({section: b"more"}, stub=stub))
+    mark = b"#### LoaderInfo: systemd-stub %d ####" % version
+    plain, more = measured(unified(stub=mark)), measured(unified({section: b"more"}, stub=mark))
     assert (plain.value(11) != more.value(11)) == counts
 
 
-@pytest.mark.parametrize("text", [b"#### LoaderInfo: systemd-stub 251 ####", b"#### LoaderInfo: systemd-stub 253 ####"])
+@pytest.mark.parametrize("text", [b"#### LoaderInfo: systemd-stub 251 ####", b"#### LoaderInfo: systemd-stub 256 ####"])
 def test_stub_whose_order_is_not_known_is_refused(text: bytes) -> None:
-    with pytest.raises(predict.PredictError, match="252, or 255 and later"):
+    with pytest.raises(predict.PredictError, match="252, or 257 and later"):
         measured(unified(stub=text))
 
 
@@ -142,11 +140,48 @@ def test_command_line_is_tidied_as_the_stub_does() -> None:
         assert log.of(9)[0].digest == hashlib.sha256(expected).digest()
 
 
-def test_command_line_that_later_stubs_may_cut_in_front_is_refused() -> None:
-    stub = b"#### LoaderInfo: systemd-stub 255 ####"
-    assert measured(unified({".cmdline": b"a \n"}, stub=stub)).of(9)
-    with pytest.raises(predict.PredictError, match="begins with a space"):
-        measured(unified({".cmdline": b"\na"}, stub=stub))
+def test_newer_stub_takes_spaces_in_front_away_too() -> None:
+    image = unified({".cmdline": b"\n a \n"}, stub=NEWER)
+    assert measured(image).of(9)[0].digest == hashlib.sha256("a\0".encode("utf-16-le")).digest()
+
+
+@pytest.mark.parametrize("section", [".ucode", ".profile", ".dtbauto", ".hwids", ".efifw"])
+def test_sections_that_the_machine_chooses_from_are_refused(section: str) -> None:
+    with pytest.raises(predict.PredictError, match=f"a section {section}"):
+        measured(unified({section: b"more"}, stub=NEWER))
+
+
+def archive(name: str, contents: bytes) -> bytes:
+    """What cpio's own reader finds in one of the stub's archives, checked field by field."""
+    made = stub._archive(name, contents)
+    assert len(made) % 4 == 0
+    at, found = 0, []
+    while at < len(made):
+        fields = [int(made[at + 6 + 8 * k : at + 14 + 8 * k], 16) for k in range(13)]
+        assert made[at : at + 6] == b"070701"
+        path = made[at + 110 : at + 110 + fields[11]]
+        start = at + (110 + fields[11] + 3) // 4 * 4
+        found.append((path, fields[1], made[start : start + fields[6]]))
+        at = start + (fields[6] + 3) // 4 * 4
+    assert found[0] == (b".extra\0", 0o040555, b"")
+    assert found[1] == (b".extra/" + name.encode() + b"\0", 0o100444, contents)
+    assert found[2:] == [(b"TRAILER!!!\0", 0, b"")]
+    return made
+
+
+def test_sections_that_are_handed_on_lie_behind_the_initrd() -> None:
+    signature, key = archive("tpm2-pcr-signature.json", b"{}"), archive("tpm2-pcr-public-key.pem", b"PEM")
+    release = archive("os-release", b"ID=test\n")
+    more = {".initrd": b"12345", ".pcrsig": b"{}", ".pcrpkey": b"PEM"}
+    for mark, expected in (
+        (STUB, b"12345\0\0\0" + signature + key),
+        (NEWER, b"12345\0\0\0" + signature + key + release),
+    ):
+        assert measured(unified(more, stub=mark)).of(9)[1].digest == hashlib.sha256(expected).digest()
+    assert measured(unified({".initrd": b"12345"})).of(9)[1].digest == hashlib.sha256(b"12345").digest()
+    bare = measured(unified({".initrd": b""}, stub=NEWER))
+    assert bare.of(9)[1].digest == hashlib.sha256(release).digest()
+    assert len(measured(unified({".initrd": b""})).of(9)) == 1
 
 
 def test_command_line_that_is_not_ascii_is_refused() -> None:
@@ -167,10 +202,16 @@ def test_command_line_of_a_boot_entry_counts_without_secure_boot_only() -> None:
     assert measured(bare, secure_boot=True, passed="quiet debug").value(12) == passed.value(12)
 
 
-@pytest.mark.parametrize("options", ["x" * (predict.MAX_OPTIONS_CHARS + 1), "a\0b"])
+@pytest.mark.parametrize("options", ["x" * (stub.MAX_OPTIONS_CHARS + 1), "a\0b"])
 def test_load_options_that_no_kernel_takes_are_refused(options: str) -> None:
     with pytest.raises(predict.PredictError, match="load options"):
         predict.kernel_boot(kernel(), initrd=None, options=options)
+
+
+@pytest.mark.parametrize("passed", [" quiet", "quiet ", "quiet\n", "a\tb", "x" * 5000])
+def test_command_line_of_a_boot_entry_that_the_stub_would_tidy_is_refused(passed: str) -> None:
+    with pytest.raises(predict.PredictError):
+        measured(unified(), passed=passed)
 
 
 def test_update_replaces_the_old_kernel_and_nothing_else(fixtures_dir: Path) -> None:

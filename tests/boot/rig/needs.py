@@ -58,6 +58,8 @@ AARCH64: Final = Arch(
 _COMMON: Final = {
     "swtpm": "swtpm",
     "swtpm_setup": "swtpm-tools",
+    "tpm2_checkquote": "tpm2-tools",
+    "tpm2_eventlog": "tpm2-tools",
     "apt-get": "apt",
     "dpkg": "dpkg",
     "readelf": "binutils",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,15 +13,32 @@ from tests.boot.rig.packages import Packages, run
 
 OS_RELEASE: Final = b'ID=sits\nNAME="SITS boot rig"\nVERSION_ID=1\n'
 # Virtual addresses behind the stub's own sections and apart from one another (ukify's layout before it computed one).
-_ADDRESSES: Final = {".osrel": 0x20000, ".cmdline": 0x30000, ".linux": 0x2000000, ".initrd": 0x4000000}
+_ADDRESSES: Final = {
+    ".osrel": 0x20000,
+    ".cmdline": 0x30000,
+    ".pcrpkey": 0x40000,
+    ".pcrsig": 0x50000,
+    ".linux": 0x2000000,
+    ".initrd": 0x4000000,
+}
+#: The stub hands these on without looking into them.
+EXTRAS: Final = {".pcrpkey": b"public key of a signed PCR policy\n", ".pcrsig": b'{"sha256": []}'}
 _CERTIFICATE_ALIGNMENT: Final = 8  # sbsign would pad the file, which changes what is hashed
 _ESP_MIB: Final = 64
 
 
-def build(packages: Packages, *, kernel: bytes, initrd: bytes, cmdline: str, folder: Path) -> bytes:
-    """An unsigned UKI."""
+def build(
+    packages: Packages,
+    *,
+    kernel: bytes,
+    initrd: bytes,
+    cmdline: str,
+    folder: Path,
+    extras: Mapping[str, bytes],
+) -> bytes:
+    """An unsigned UKI. ``extras``: further sections by name."""
     folder.mkdir(parents=True, exist_ok=True)
-    contents = {".osrel": OS_RELEASE, ".cmdline": cmdline.encode(), ".linux": kernel, ".initrd": initrd}
+    contents = {".osrel": OS_RELEASE, ".cmdline": cmdline.encode(), **extras, ".linux": kernel, ".initrd": initrd}
     command: list[str | Path] = [packages.arch.objcopy]
     for name, data in contents.items():
         source = folder / f"section{name}"

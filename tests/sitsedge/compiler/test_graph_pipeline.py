@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from attest.proof.verifier import NativeVerifier, failed_check
 from sitsedge.compiler import BuildResult, CompileError, build, compile_model
 from sitsedge.compiler.graph.reference import run
 from sitsedge.compiler.quantise import Goal
+from sitsedge.compiler.report_html import render
 from sitsedge.compiler.wasm_check import memory_pages
 from sitsedge.modules import PublisherTrust, read_bundle
 from sitsedge.sandbox import Sandbox
@@ -136,6 +138,41 @@ def test_report_says_which_value_has_which_format_and_error(built: Callable[[str
     rows = np.random.default_rng(1).integers(-400, 401, (300, 2 * WINDOW))
     outputs = run(built("regressor").compiled.quantised.graph, rows)[:, 0]
     assert low <= outputs.min() <= outputs.max() <= high
+
+
+class Balanced(HTMLParser):
+    """Collects text; every element that is opened is closed, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in ("meta", "path"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag != "path":
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + " "
+
+
+def test_the_page_shows_every_layer_with_its_error_and_the_reason_for_its_format(
+    built: Callable[[str], BuildResult],
+) -> None:
+    report = built("regressor").report
+    page = Balanced()
+    page.feed(render(report).decode())
+    assert page.open == []
+    assert len(report["layers"]) >= 3
+    for layer in report["layers"]:
+        assert layer["name"] in page.text
+        assert layer["why"] in page.text
+        assert f"{layer['error']['held_out']['rms']:.4g}" in page.text
+    assert "rms error of every layer" in page.text
 
 
 def test_the_guests_memory_limit_holds_its_module(built: Callable[[str], BuildResult]) -> None:

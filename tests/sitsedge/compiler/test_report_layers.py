@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ET
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+import cbor2
 import numpy as np
+import pycddl
 import pytest
 
+from sitsedge.compiler import report_layers
 from sitsedge.compiler.calibration import Calibration
 from sitsedge.compiler.graph.float_run import run_all
 from sitsedge.compiler.graph.reference import values
@@ -22,6 +27,7 @@ from sitsedge.modules import strict_json
 from tests.sitsedge.compiler.quantiser.float_nets import Case, classifier, mlp_tanh
 from tests.sitsedge.compiler.quantiser.test_quantise_graph import FIT_ROWS, mlp, relu_cnn
 
+SCHEMA = pycddl.Schema(Path(report_layers.__file__).with_name("report-layers.cddl").read_text())
 LOOSE = Goal(0.05, 0.3)
 
 
@@ -67,7 +73,16 @@ def test_every_value_of_the_float_network_has_an_entry_in_order(name: str) -> No
     assert all(entry["why"] for entry in described)
     assert all(entry["range"][0] <= entry["range"][1] for entry in described)
     assert {entry["kind"] for entry in described} <= {"Dense", "Conv", "MaxPool", "Table", "Select"}
-    assert strict_json.encode(described)
+    SCHEMA.validate_cbor(cbor2.dumps(json.loads(strict_json.encode(described))))
+
+
+@pytest.mark.parametrize("key", ["why", "error", "bits", "remembered"])
+def test_an_entry_without_a_key_does_not_fit_the_schema(key: str) -> None:
+    made, quantised = found("chain")
+    described = layers(made, quantised)
+    del described[1][key]
+    with pytest.raises(pycddl.ValidationError):
+        SCHEMA.validate_cbor(cbor2.dumps(described))
 
 
 def test_a_chain_has_an_entry_for_every_layer() -> None:

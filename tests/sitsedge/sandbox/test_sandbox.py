@@ -23,6 +23,7 @@ from sitsedge.sandbox import (
     SandboxTimeError,
     SandboxTrapError,
 )
+from sitsedge.sandbox.limits import EVALUATED_SIGNALS_MAX, FUEL_SPARE, WALL_MS_LEAST, WALL_MS_MAX
 
 SAMPLE = Path(__file__).resolve().parents[3] / "wasm_modules" / "samples" / "first_difference.wat"
 ENGINES = ("jit", "pulley")
@@ -65,6 +66,21 @@ def test_sample_computes_and_refuses(engine: str) -> None:
             sandbox.infer([32768, 0])
         assert refused.value.code == "sandbox-refused"
         assert sandbox.infer([1, 1]) == (0,), "a refusal leaves the instance usable"
+
+
+def test_more_signals_than_a_circuit_has_must_be_asked_for() -> None:
+    module = guest(count="i32.const 1025")
+    with Sandbox(module, limits=SandboxLimits(signals=1025)) as sandbox:
+        assert sandbox.n_inputs == 1025
+    with pytest.raises(SandboxError, match="signals"):
+        SandboxLimits(signals=EVALUATED_SIGNALS_MAX + 1)
+
+
+def test_limits_of_a_guest_follow_its_fuel_and_stay_inside_bounds() -> None:
+    small = SandboxLimits.of_guest(fuel_per_call=1000, memory_bytes=1 << 16)
+    large = SandboxLimits.of_guest(fuel_per_call=1 << 40, memory_bytes=1 << 30)
+    assert (small.fuel, small.memory_bytes, small.wall_ms) == (FUEL_SPARE * 1000, 1 << 16, WALL_MS_LEAST)
+    assert (large.fuel, large.wall_ms) == (FUEL_SPARE << 40, WALL_MS_MAX)
 
 
 @settings(max_examples=50)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sitsedge.compiler.bounds.monotone import Monotone, decide_monotone
+from sitsedge.compiler.bounds.monotone import Monotone, _Part, decide_monotone, largest_fall, searched_fall
 from sitsedge.compiler.reference import IntegerLayer, IntegerModel
 from tests.sitsedge.compiler.nets import random_model
 
@@ -66,3 +66,22 @@ def test_small_boxes_are_tried_out_whole(sign: int) -> None:
 def test_undecided_when_time_is_over() -> None:
     decision = decide_monotone(_goal(_rising(), 0, 1, 0), time.monotonic() - 1)
     assert decision.verdict == "undecided"
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), sign=st.sampled_from([1, -1]))
+def test_searched_bounds_of_falls_hold_and_are_never_looser(seed: int, sign: int) -> None:
+    model = random_model(seed, widths=[3, 6, 5, 2] if seed % 2 else [2, 5, 2])
+    goal = _goal(model, 0, sign, 0)
+    width = int(model.box_high[0] - model.box_low[0])
+    rng = np.random.default_rng(seed)
+    t_low, t_high = np.sort(rng.integers(0, width + 1, 2))
+    high = model.box_high.copy()
+    high[0] -= t_low
+    part = _Part(model.box_low, high, int(t_low), int(t_high))
+    searched = searched_fall(goal, part)
+    assert searched <= largest_fall(goal, part)
+    first = rng.integers(part.low, part.high + 1, (1000, model.n_inputs))
+    second = first.copy()
+    second[:, 0] += rng.integers(t_low, np.minimum(t_high, model.box_high[0] - first[:, 0]) + 1)
+    assert goal.fall(first, second).max() <= searched

@@ -36,7 +36,8 @@ def test_every_proof_of_a_small_network_survives(small: tuple[IntegerModel, np.n
         for margin in (0.5, 0.1, -0.05):
             least, most = (round(end + side * margin * (high - low)) for end, side in ((low, -1), (high, 1)))
             for goal in box.goals(output, least, most):
-                decision = decide(goal, time.monotonic() + 0.7)
+                # Whatever comes of the hard one; the others have the time they may need on a busy machine.
+                decision = decide(goal, time.monotonic() + (0.5 if margin == 0.1 else 60))
                 verdicts.append((margin, decision.verdict))
                 if decision.verdict == "proven":
                     sampled = outputs[:, output]
@@ -51,17 +52,18 @@ def test_every_proof_of_a_small_network_survives(small: tuple[IntegerModel, np.n
 
 @pytest.mark.slow
 def test_boxes_of_real_size_on_64_128_64_8_are_decided_and_every_proof_survives_a_million_samples() -> None:
-    """±5, ±10 and ±20 % of every input's range and the whole of it, with room of half the output's span."""
+    """±5, ±10, ±20 % of the inputs' ranges with room of half and a fifth of the output's span; all of it with half."""
     plant = Plant.made(1, inputs=WIDTHS[0], outputs=WIDTHS[-1])
     model, counts = quantised(trained(plant, WIDTHS, seed=1), plant)
-    options = Namespace(outputs=2, margins="0.5,0.2", seconds=60.0, seed=1)
-    brief = Namespace(margins="1,0.5", seconds=15.0, seed=1)
-    for share in (0.05, 0.1, 0.2, 1.0):
+    brief = Namespace(margins="1", seconds=15.0, seed=1)
+    for share, margins in ((0.05, "0.5,0.2"), (0.1, "0.5,0.2"), (0.2, "0.5,0.2"), (1.0, "0.5")):
         box = Box.around(model, counts[-1], share)
-        for line in (*ranges(box, options), *monotone(box, brief)):
+        for line in ranges(box, Namespace(outputs=2, margins=margins, seconds=60.0, seed=1)):
+            assert line["verdict"] == "proven", line
+            assert line["survives"], line
+        for line in monotone(box, brief):
+            assert line["verdict"] != "refuted", line
             assert line.get("survives", True), line
-            if line["property"] == "range" and (line["margin"] == 0.5 or share <= 0.2):
-                assert line["verdict"] == "proven", line
-    for line in robust(model, counts, options):
+    for line in robust(model, counts, Namespace(margins="0.5,0.2", seconds=60.0, seed=1)):
         assert line["verdict"] == "proven", line
         assert line["survives"], line

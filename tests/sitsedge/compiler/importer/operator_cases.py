@@ -133,6 +133,9 @@ for kind in ("ReduceMean", "ReduceSum", "ReduceMax"):
         case(f"{kind.lower()}-{label}", *PICTURE)(
             lambda n, k=kind, a=axes, d=keep: n.op(k, "x", n.ints(*a), keepdims=d)
         )
+case("reduce-mean-noop-unused", *PICTURE)(
+    lambda n: n.op("ReduceMean", "x", n.ints(2, 3), keepdims=1, noop_with_empty_axes=0)
+)
 unary("reduce-mean-13", "ReduceMean", *PICTURE, opset=13, axes=[2, 3], keepdims=0)
 
 unary("flatten", "Flatten", *PICTURE)

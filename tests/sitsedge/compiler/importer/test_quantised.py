@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import cbor2
 import numpy as np
 import onnx
+import pycddl
 import pytest
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
+from sitsedge.compiler import report_layers
 from sitsedge.compiler.calibration import Calibration
 from sitsedge.compiler.graph.float_graph import Clamped, Conv, FloatGraph
 from sitsedge.compiler.graph.float_run import run, run_all
@@ -23,8 +27,10 @@ from sitsedge.compiler.quantiser.remembered import honoured, own_outputs, rememb
 from sitsedge.compiler.quantiser.search import quantise_graph
 from sitsedge.compiler.quantiser.trial import QuantisedGraph
 from sitsedge.compiler.report_layers import describe_layers
+from sitsedge.modules import strict_json
 from tests.sitsedge.compiler.importer.models import Net, onnx_outputs
 
+SCHEMA = pycddl.Schema(Path(report_layers.__file__).with_name("report-layers.cddl").read_text())
 ROWS = np.random.default_rng(3).normal(size=(32, 3, 8, 8)).astype(np.float32)
 
 
@@ -157,6 +163,7 @@ def test_scales_of_the_models_own_quantiser_are_taken_exactly(tmp_path: Path, fo
     assert own.keys() == scales.keys()
     assert all(entry["exact"] and entry["count"] == pytest.approx([entry["scale"]] * 2) for entry in own.values())
     assert REMEMBERED in found.reasons.values()
+    SCHEMA.validate_cbor(cbor2.dumps(json.loads(strict_json.encode(described))))
     assert {scale.remembered for scale in scales.values()} <= set(graph.remembered)
 
 
