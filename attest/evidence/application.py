@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
+from attest.errors import AttestError
+from attest.evidence.claims import parse_evidence
 from attest.structures import DIGEST_BYTES, extend
 
 APPLICATION_PCRS: Final = (16, 23)
@@ -20,6 +22,15 @@ def application_digest(*, module_digest: bytes, deployment_digest: bytes) -> byt
     """What is extended: SHA-256(``PREFIX`` ‖ module digest ‖ deployment digest)."""
     assert len(module_digest) == len(deployment_digest) == DIGEST_BYTES
     return hashlib.sha256(PREFIX + module_digest + deployment_digest).digest()
+
+
+def quoted_application_pcr(data: bytes) -> int | None:
+    """The application PCR that evidence shows, for readers without the deployment file: what is shown must be right."""
+    try:
+        evidence, _ = parse_evidence(data)
+    except AttestError:
+        return None
+    return next((pcr for pcr in APPLICATION_PCRS if pcr in evidence.pcrs), None)
 
 
 def application_value(*, module_digest: bytes, deployment_digest: bytes) -> bytes:

@@ -33,6 +33,7 @@ from attest.command.records import (
 from attest.command.rules import GateRules
 from attest.command.state import GateState
 from attest.errors import AttestError
+from attest.evidence.application import quoted_application_pcr
 from attest.evidence.none import verify_none
 from attest.evidence.verify import NOTHING_SEEN, Seen, verify_evidence
 from attest.ledger.anchors import Anchors
@@ -291,6 +292,7 @@ class GateAudit:
                 expected_deployment=record.deployment_digest,
                 now_ns=record.t_opened_ns,
                 seen=self._seen,
+                application_pcr=quoted_application_pcr(data),
             )
         failed = verdict.failed
         if failed is not None:

@@ -17,6 +17,7 @@ PROCESSES = ("sitsd", "gate", "prover", "bridge", "plant", "replayer")
 FRESH_S = 3.0  # three snapshots missed
 REFRESH_S = 0.5
 LANE_WELL = ("none", "running")
+ATTESTATION_ILL = ("overdue", "ended", "failed")
 LANE_WORDS = {
     "running": "running",
     "withdrawn": "WITHDRAWN: no commands until every owed proof came and people confirm a mode",
@@ -44,8 +45,11 @@ def as_data(state: StateDir) -> dict[str, Any]:
     return {
         "state_dir": str(state.root),
         "running": any(health(s) in ("running", "ready") for s in snapshots.values()),
-        "healthy": all(health(s) in ("running", "ready") for s in snapshots.values()) and lane(snapshots) in LANE_WELL,
+        "healthy": all(health(s) in ("running", "ready") for s in snapshots.values())
+        and lane(snapshots) in LANE_WELL
+        and attestation(snapshots) not in ATTESTATION_ILL,
         "lane": lane(snapshots),
+        "attestation": attestation(snapshots),
         **_verified(snapshots),
         "processes": {
             name: {"health": health(s), "age_s": round(s.age_s, 3), **s.data} for name, s in snapshots.items()
@@ -61,6 +65,26 @@ def lane(snapshots: dict[str, Snapshot]) -> str:
     if not snapshots["gate"].data.get("verified"):
         return "withdrawn"
     return "hold" if proofs.get("hold") else "running"
+
+
+def attestation(snapshots: dict[str, Snapshot]) -> str:
+    """As the gate says: ``waiting``, ``attested``, ``overdue``, ``ended``, ``failed``; ``unknown`` without a gate."""
+    known = snapshots["gate"].data.get("attestation") or {} if "gate" in snapshots else {}
+    return str(known.get("phase", "unknown"))
+
+
+def _attestation_rows(loop: dict[str, Any], gate: dict[str, Any]) -> list[tuple[str, str]]:
+    """Kind of TPM, a simulated one named as such; what is wrong with the attestation; what it keeps the mode from."""
+    known = gate.get("attestation") or {}
+    mode = ATTESTATION.get(str(gate.get("attestation_mode")), "?")
+    rows = [("attestation", f"{mode}; SIMULATED TPM: protects nothing" if known.get("tpm_kind") == "swtpm" else mode)]
+    if known.get("phase") not in (None, "attested"):
+        rows.append(("attested", f"{str(known['phase']).upper()}: {known.get('reason')}"))
+    if error := (loop.get("attestation") or {}).get("error"):
+        rows.append(("re-attestation", f"failing: {error}"))
+    if reason := gate.get("ceiling_reason"):
+        rows.append(("never above", f"{gate.get('ceiling')}: {reason}"))
+    return rows
 
 
 def _verified(snapshots: dict[str, Snapshot]) -> dict[str, Any]:
@@ -109,7 +133,8 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
     gate = snapshots["gate"].data if "gate" in snapshots else {}
     table = _table("cycles", "what", "value")
     table.add_row("mode", str(gate.get("mode", "?")))
-    table.add_row("attestation", ATTESTATION.get(str(gate.get("attestation_mode")), "?"))
+    for name, value in _attestation_rows(loop, gate):
+        table.add_row(name, value)
     table.add_row("proof", _proof(loop))
     table.add_row("kernel", str(loop.get("kernel", "?")))
     verified = _verified(snapshots)

@@ -158,12 +158,31 @@ class Timing(Strict):
 
 
 class Attestation(Strict):
-    """Which TPM may speak for this device and for how long an epoch lasts."""
+    """Which TPM may speak for this device and for how long an epoch lasts.
+
+    The loop attests again after ``reattest_s`` (default: half of ``epoch_s_max``, and never later: what is left is the
+    time a TPM may hang before the plant notices). ``application_pcr`` has module and deployment measured into that PCR
+    and the gate demand it; ``ima`` adds the kernel's list of measured files to the evidence.
+    """
 
     tpm: Literal["auto", "hardware", "swtpm"] = "auto"
     allow_simulated: bool = False
     epoch_s_max: Annotated[int, Field(ge=1, le=86_400)] = 3600
     policy_days: Annotated[int, Field(ge=1, le=3650)] = 365
+    reattest_s: Annotated[int, Field(ge=1, le=43_200)] | None = None
+    application_pcr: Literal[16, 23] | None = None
+    ima: bool = False
+
+    @model_validator(mode="after")
+    def _in_time(self) -> Attestation:
+        if self.reattest_s is not None and 2 * self.reattest_s > self.epoch_s_max:
+            raise ValueError("reattest_s of at most half of epoch_s_max")
+        return self
+
+    @property
+    def renewal_s(self) -> float:
+        """From the opening of an epoch to the request for the next one."""
+        return self.epoch_s_max / 2 if self.reattest_s is None else float(self.reattest_s)
 
 
 class Mode(Strict):

@@ -181,10 +181,15 @@ class LiveSystem:
         return True
 
     def approve_auto(self) -> None:
-        """Two people approve AUTO again, if an incident stepped the mode down."""
-        snapshot = read_snapshot(self.state.run, "gate")
-        answer = request_mode(self.state.gate_control, "AUTO", list(APPROVERS), "demonstration goes on")
+        """Two people approve AUTO again, if an incident stepped the mode down; the machine has to be attested first."""
+        deadline = time.monotonic() + RECOVERY_S
+        while True:
+            answer = request_mode(self.state.gate_control, "AUTO", list(APPROVERS), "demonstration goes on")
+            if answer["ok"] or answer["code"] != "mode-attestation" or time.monotonic() >= deadline:
+                break
+            time.sleep(POLL_S)
         if not answer["ok"]:
+            snapshot = read_snapshot(self.state.run, "gate")
             raise SitsError("demo-mode", found=str(answer), expected="AUTO", hint=f"last seen: {snapshot}")
 
     def wait_recovered(self) -> bool:

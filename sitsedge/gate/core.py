@@ -30,11 +30,12 @@ from attest.command import (
 from attest.command.records import REFUSED_BYTES_MAX
 from attest.errors import AttestError
 from attest.ledger import RecordKind
+from sitsedge.gate.attestation import AttestationWatch, Event
 from sitsedge.gate.book import GateBook
 from sitsedge.gate.delivery import Delivery, receipt_of, send_receipt
 from sitsedge.gate.epochs import EpochDesk, EpochRejected
 from sitsedge.gate.link import Message
-from sitsedge.gate.modes import Change, IncidentLatch, ModeKeeper
+from sitsedge.gate.modes import WRITING, Change, IncidentLatch, ModeKeeper, ModeRefused
 from sitsedge.gate.proofs import ProofDesk, ProofRejected
 from sitsedge.gate.server import Connection
 from sitsedge.telemetry.durations import DurationRing
@@ -79,6 +80,7 @@ class Gate:
         announce: Callable[[Message], None],
         latch: IncidentLatch,
         proofs: ProofDesk,
+        watch: AttestationWatch | None = None,
     ) -> None:
         self._setup = setup
         self.book = book
@@ -89,6 +91,7 @@ class Gate:
         self._announce = announce
         self._latch = latch
         self.proofs = proofs
+        self.watch = AttestationWatch(time.time_ns()) if watch is None else watch
         self._epoch: OpenEpoch | None = None
         self._state = GateState(0)
         self._last_accepted_mono_ns = 0
@@ -132,6 +135,8 @@ class Gate:
             self.refused[rejected.code] += 1
             answer = _refusal(rejected.code, rejected.found, rejected.expected)
             self.book.answer_signed(connection, RecordKind.EPOCH_REFUSED, rejected.record, answer)
+            if rejected.vouched:
+                self._attestation_failed(rejected)
             return
         if self._epoch is not None:
             self._close_epoch("a newer epoch")
@@ -139,9 +144,24 @@ class Gate:
         self._epoch = OpenEpoch.of(opened)
         self._state = self._state.successor(opened.epoch, opened.plant_outputs)
         self.book.epoch = opened.epoch
+        if self.watch.opened(opened_ns=opened.t_opened_ns, expires_ns=opened.expires_ns, tpm_kind=opened.tpm_kind):
+            log.warning("attested again; the mode stays as it is until people confirm one")
         log.info("epoch %d opened for %s (%s)", opened.epoch, opened.device_id, opened.tpm_kind)
         reply = {"t": "epoch", "epoch": opened.epoch, "expires_ns": opened.expires_ns, "mode": int(self.modes.mode)}
         self.book.answer(connection, opened, reply)
+
+    def _attestation_failed(self, rejected: EpochRejected) -> None:
+        """The device's own TPM shows what nobody approved: step down first, then let the epoch go."""
+        event = self.watch.failed(rejected.code, rejected.found, rejected.expected)
+        if event is not None:
+            self._attestation_event(event)
+        if self._epoch is not None:
+            self._close_epoch(f"attestation failed: {rejected.code}")
+
+    def _attestation_event(self, event: Event) -> None:
+        self.book.alarm(event.code, event.found, event.expected, sequence=0)
+        if event.step_down and self.modes.writes:
+            self.change_mode(Mode.ADVISORY, (), f"{event.code}: {event.found}")
 
     def _checkpoint(self, connection: Connection, message: Message) -> None:
         if self._epoch is None:
@@ -277,7 +297,14 @@ class Gate:
     # --- modes and supervision ---------------------------------------------------------------------------------------
 
     def change_mode(self, to: Mode, approved_by: Sequence[str], reason: str) -> Change:
-        """Change the mode, record it, tell clients and PLC. Raises ``ModeRefused``."""
+        """Change the mode, record it, tell clients and PLC. Raises ``ModeRefused``.
+
+        A device whose attestation failed or ran out gets no writing mode before it is attested again.
+        """
+        if to in WRITING and to >= self.modes.mode and self.watch.fault is not None:
+            raise ModeRefused(
+                "mode-attestation", found=self.watch.fault, expected="an attested device", hint="see sitsctl status"
+            )
         change = self.modes.change(to, approved_by, reason)
         now = time.time_ns()
         self.book.record(
@@ -297,8 +324,12 @@ class Gate:
         self._announce({"t": "mode", "mode": int(self.modes.mode), "hold": self.proofs.hold})
 
     def supervise(self) -> None:
-        """Called a few times a second: expiry, owed proofs and silence, each reported once."""
-        self.check_proofs(time.time_ns())
+        """Called a few times a second: attestation, expiry, owed proofs and silence, each reported once."""
+        now_ns = time.time_ns()
+        self.check_proofs(now_ns)
+        event = self.watch.check(now_ns)
+        if event is not None:
+            self._attestation_event(event)
         if self._epoch is not None and time.time_ns() >= self._epoch.expires_ns:
             self._close_epoch("expired")
         silence = time.monotonic_ns() - self._last_accepted_mono_ns

@@ -14,6 +14,7 @@ from attest.ledger import Checkpoint, LedgerError, verify_consistency
 from attest.ledger.merkle import EMPTY_ROOT
 from attest.ledger.witness import check_extension
 from sitsedge.errors import SitsError
+from sitsedge.gate.attestation import vouched
 from sitsedge.gate.link import Message
 from sitsedge.gate.server import Connection
 
@@ -27,11 +28,15 @@ EvidenceVerifier = Callable[[bytes, bytes, int, Seen], Verdict]
 
 
 class EpochRejected(SitsError):
-    """Evidence that opens no epoch; ``record`` is the signed refusal for the ledger."""
+    """Evidence that opens no epoch; ``record`` is the signed refusal for the ledger.
 
-    def __init__(self, code: str, *, found: str, expected: str, record: bytes) -> None:
+    ``vouched``: it is the enrolled TPM itself that says what was refused.
+    """
+
+    def __init__(self, code: str, *, found: str, expected: str, record: bytes, vouched: bool = False) -> None:
         super().__init__(code, found=found, expected=expected)
         self.record = record
+        self.vouched = vouched
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ class EpochDesk:
             name = failed.name if failed is not None else "format"
             number = failed.number if failed is not None else 1
             found, expected = (failed.found, failed.expected) if failed is not None else ("no checks", "all checks")
-            raise self._rejected(name, number, evidence, nonce, found, expected)
+            raise self._rejected(name, number, evidence, nonce, found, expected, word=vouched(verdict))
         # Attestation mode "none" shows no device; it only gets this far in a development profile.
         if verdict.tpm_kind != NO_TPM and verdict.device_id != self._setup.device_id:
             raise self._rejected("device-id", 5, evidence, nonce, verdict.device_id, self._setup.device_id)
@@ -148,7 +153,7 @@ class EpochDesk:
             raise self._rejected("ledger-cut", 20, evidence, nonce, f"size {size}: {error.found}", expected) from error
 
     def _rejected(
-        self, code: str, check: int, evidence: bytes, nonce: bytes, found: str, expected: str
+        self, code: str, check: int, evidence: bytes, nonce: bytes, found: str, expected: str, *, word: bool = False
     ) -> EpochRejected:
         refused = EpochRefused(
             gate_id=self._setup.gate_id,
@@ -161,7 +166,8 @@ class EpochDesk:
             expected=line(expected),
             t_ns=time.time_ns(),
         )
-        return EpochRejected(code, found=found, expected=expected, record=sign_record(refused, self._key))
+        record = sign_record(refused, self._key)
+        return EpochRejected(code, found=found, expected=expected, record=record, vouched=word)
 
 
 def _path(message: Message) -> list[bytes]:

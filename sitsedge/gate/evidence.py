@@ -87,6 +87,7 @@ def evidence_verifier(
             now_ns=now_ns,
             seen=seen,
             revocations=revocation_list(state),
+            application_pcr=deployment.attestation.application_pcr,
         )
 
     return with_tpm

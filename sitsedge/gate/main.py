@@ -43,7 +43,7 @@ from sitsedge.gate.core import Gate, GateSetup, ProofCheck
 from sitsedge.gate.delivery import Delivery, DeliverySetup
 from sitsedge.gate.epochs import DeskSetup, EpochDesk
 from sitsedge.gate.evidence import evidence_verifier, last_seen
-from sitsedge.gate.modes import IncidentLatch, ModeKeeper, ModeRefused, parse_mode
+from sitsedge.gate.modes import IncidentLatch, ModeKeeper, parse_mode
 from sitsedge.gate.plc import PlcPort
 from sitsedge.gate.proofs import DeskLimits, ProofDesk
 from sitsedge.gate.rules import gate_rules
@@ -51,7 +51,7 @@ from sitsedge.gate.server import PacketServer
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
 from sitsedge.modules.profile import require_ceremony_keys
 from sitsedge.sandbox import Sandbox, SandboxError, SandboxLimits
-from sitsedge.supervisor.state import StateDir, state_dir_of
+from sitsedge.supervisor.state import StateDir, read_mark, state_dir_of
 from sitsedge.telemetry import percentiles_ms, prepare_process, write_snapshot
 from sitsedge.telemetry.process import freeze_garbage, notify
 
@@ -203,8 +203,8 @@ class GateProcess:
     def _make_modes(self) -> ModeKeeper:
         if self._plc is None:
             return ModeKeeper(ceiling=Mode.SHADOW, ceiling_reason="the gate file names no PLC")
-        if (self.state.run / "attestation-failed").exists():
-            return ModeKeeper(ceiling=Mode.ADVISORY, ceiling_reason="attestation failed at start")
+        if (failed := read_mark(self.state.attestation_failed)) is not None:
+            return ModeKeeper(ceiling=Mode.ADVISORY, ceiling_reason=f"attestation failed at start: {failed}")
         return ModeKeeper(ceiling=Mode.AUTO, ceiling_reason="")
 
     async def _handle(self, connection: Any, message: dict[str, Any], received_mono_ns: int) -> None:
@@ -243,12 +243,13 @@ class GateProcess:
         if self._proofs.withdrawn is not None and to > Mode.ADVISORY:
             log.error("the mode stays at ADVISORY until people approve: %s", self._proofs.withdrawn)
             to, reason = Mode.ADVISORY, f"verified withdrawn: {self._proofs.withdrawn}"
-        try:
-            self._gate.change_mode(to, wish.approved_by, reason)
-        except ModeRefused as refused:
-            log.error("initial mode: %s", refused)
-            names = wish.approved_by or ["deployment"]
-            self._gate.change_mode(min(to, self._gate.modes.ceiling), names, "ceiling")
+        if (failed := read_mark(self.state.attestation_failed)) is not None:
+            self._gate.book.alarm("attestation-at-boot", failed, "an attested machine", sequence=0)
+        modes = self._gate.modes
+        if to > modes.ceiling:
+            log.error("the mode stays at %s: %s", modes.ceiling.name, modes.ceiling_reason)
+            to, reason = modes.ceiling, modes.ceiling_reason
+        self._gate.change_mode(to, wish.approved_by or ["deployment"], reason)
 
     async def _loop(self) -> None:
         while not self.stopping.is_set():
@@ -306,6 +307,9 @@ class GateProcess:
             "ledger_size": self._ledger.size,
             "overflow": self._server.overflow,
             "attestation_mode": self.attestation_mode,
+            "attestation": gate.watch.summary(),
+            "ceiling": gate.modes.ceiling.name,
+            "ceiling_reason": gate.modes.ceiling_reason or None,
             **self._verified(),
         }
         write_snapshot(self.state.run, "gate", state, data)

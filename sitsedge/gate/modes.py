@@ -50,6 +50,11 @@ class ModeKeeper:
         return self._ceiling
 
     @property
+    def ceiling_reason(self) -> str:
+        """Why it cannot go higher; empty where AUTO can be reached."""
+        return self._ceiling_reason
+
+    @property
     def writes(self) -> bool:
         """Whether commands may reach the PLC now."""
         return self.mode in WRITING

@@ -36,10 +36,10 @@ from sitsedge.telemetry import write_snapshot
 from sitsedge.telemetry.process import END_COMMANDS, freeze_garbage, notify, realtime_offset_ns
 
 NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
 IDLE_MS = 100
 SNAPSHOT_NS = 500 * NS_PER_MS
 QUALITY_NS = 1000 * NS_PER_MS
-RENEW_NS = 30_000 * NS_PER_MS  # a new epoch is opened this long before the old one ends
 WARM_UP_RUNS = 20
 EPOCH_LOST = frozenset({"epoch-unknown", "epoch-expired", "signature"})
 
@@ -75,6 +75,7 @@ class Loop:
         self._epoch: EpochContext | None = None
         self._epochs: EpochKeeper | None = None
         self._renewal_asked = False
+        self._renew_ns = 0
         self._mode = Mode.OFF
         self._sequence = 0
         self._stopping = False
@@ -310,7 +311,7 @@ class Loop:
             self._tally.refuse(CycleRefused(f"epoch-{code}"[:64], found=found, expected=expected))
         if (opened := self._epochs.poll()) is not None:
             self._take_epoch(opened)
-        elif self._epoch is not None and not self._renewal_asked and time.time_ns() > self._epoch.expires_ns - RENEW_NS:
+        elif self._epoch is not None and not self._renewal_asked and time.time_ns() > self._renew_ns:
             self._renewal_asked = True
             self._epochs.want()
         key = self._first_key if self._epoch is None else self._epoch.key
@@ -338,6 +339,9 @@ class Loop:
         before = self._epoch
         self._epoch = opened.context
         self._renewal_asked = False
+        rules = self.deployment.attestation
+        left_s = rules.epoch_s_max - rules.renewal_s
+        self._renew_ns = opened.context.expires_ns - round(left_s * NS_PER_S)
         self._sequence = 0
         self._mode = Mode(opened.mode)
         self._submit(RecordKind.EVIDENCE, opened.evidence)
@@ -401,6 +405,7 @@ class Loop:
             "kernel": self._kernel,
             "ending": self._ending,
             "development_keys": self._bundle.config.proof.development,
+            "attestation": None if self._epochs is None else self._epochs.state.summary(),
         }
         if self._proofs is not None:
             data["proofs"] = self._proofs.summary()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
+from attest.boot.measure import QUOTED_PCRS
 from attest.command import SessionKey
 from attest.errors import AttestError
 from attest.evidence import build
+from attest.evidence.builder import ima_list
 from attest.evidence.none import build_none
 from attest.ledger import Ledger
 from attest.tpm import TpmDevice
@@ -45,6 +49,9 @@ class AttestationSetup:
     tcti: str | None
     record: bytes
     event_log: Path
+    ima: bool = False
+    application_pcr: int | None = None
+    tpm_deadline_s: float = 5.0  # a hardware TPM needs up to about 1 s for a quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,7 @@ def make_evidence(setup: AttestationSetup, *, key: SessionKey, nonce: bytes) -> 
             deployment_digest=setup.deployment_digest,
         )
     assert setup.tcti is not None
-    with TpmDevice(setup.tcti) as tpm:
+    with TpmDevice(setup.tcti, deadline_s=setup.tpm_deadline_s) as tpm:
         return build(
             tpm,
             signer=key,
@@ -83,6 +90,8 @@ def make_evidence(setup: AttestationSetup, *, key: SessionKey, nonce: bytes) -> 
             deployment_digest=setup.deployment_digest,
             event_log=setup.event_log.read_bytes(),
             record=setup.record,
+            pcrs=QUOTED_PCRS if setup.application_pcr is None else (*QUOTED_PCRS, setup.application_pcr),
+            read_ima=ima_list if setup.ima else None,
         )
 
 
@@ -127,16 +136,38 @@ def open_epoch(setup: AttestationSetup) -> OpenedEpoch:
     return OpenedEpoch(context, answer["record"], evidence, answer["mode"], challenge["witnessed"])
 
 
+@dataclass(frozen=True, slots=True)
+class KeeperState:
+    """How re-attestation goes: attempts that failed since the last that did not, and why the newest did."""
+
+    attempts: int = 0
+    error: str | None = None
+    since_ns: int = 0
+
+    def summary(self) -> dict[str, Any]:
+        """For the snapshot."""
+        return {"failing": self.attempts, "error": self.error, "since_ns": self.since_ns or None}
+
+
 class EpochKeeper:
     """Opens epochs on its own thread, so that neither the TPM nor the gate's checks touch the loop's latency.
 
     ``want`` asks for a new epoch; the result is collected with ``poll``. Refusals are repeated with back-off and
-    reported through ``on_refused``.
+    reported through ``on_refused``. A TPM that hangs costs this thread its deadline, again and again, in ``poll(2)``
+    and without the interpreter's lock; one that answers again is used at the next attempt.
     """
 
-    def __init__(self, setup: AttestationSetup, *, on_refused: Callable[[str, str, str], None]) -> None:
+    def __init__(
+        self,
+        setup: AttestationSetup,
+        *,
+        on_refused: Callable[[str, str, str], None],
+        attempt: Callable[[AttestationSetup], OpenedEpoch] = open_epoch,
+    ) -> None:
         self._setup = setup
         self._on_refused = on_refused
+        self._attempt = attempt
+        self.state = KeeperState()
         self._wanted = threading.Event()
         self._stop = threading.Event()
         self._results: SimpleQueue[OpenedEpoch] = SimpleQueue()
@@ -171,17 +202,24 @@ class EpochKeeper:
             self._wanted.clear()
             self._results.put(opened)
 
+    def _failed(self, code: str, found: str, expected: str) -> None:
+        log.error("no epoch: %s: found %s; expected %s", code, found, expected)
+        since_ns = self.state.since_ns or time.time_ns()
+        self.state = KeeperState(self.state.attempts + 1, f"{code}: {found}", since_ns)
+        self._on_refused(code, found, expected)
+
     def _attempt_until_open(self) -> OpenedEpoch | None:
         wait_s = BACKOFF_FIRST_S
         while not self._stop.is_set():
             try:
-                return open_epoch(self._setup)
+                opened = self._attempt(self._setup)
             except (EpochRefused, LinkError, AttestError) as error:
-                log.error("no epoch: %s", error)
-                self._on_refused(error.code, error.found, error.expected)
+                self._failed(error.code, error.found, error.expected)
             except OSError as error:
-                log.error("no epoch: %s", error)
-                self._on_refused("evidence-file", str(error), "readable evidence files")
+                self._failed("evidence-file", str(error), "readable evidence files")
+            else:
+                self.state = KeeperState()
+                return opened
             self._stop.wait(wait_s)
             wait_s = min(2 * wait_s, BACKOFF_MAX_S)
         return None

@@ -37,6 +37,8 @@ def _attestation(arguments: argparse.Namespace, config: Path, state: StateDir, b
         tcti=arguments.tcti if tpm else None,
         record=(state.trust / "device-record.cbor").read_bytes() if tpm else b"",
         event_log=state.event_log,
+        ima=tpm and deployment.attestation.ima,
+        application_pcr=deployment.attestation.application_pcr if tpm else None,
     )
 
 

@@ -252,8 +252,16 @@ def _trusted_boot(prepared: Prepared, policy_key: GateKey | None, *, say: Say) -
         encoded = measure.measure_software(tpm, log_path=state.event_log, firmware_log=firmware)
         if not state.event_log.exists():
             state.event_log.write_bytes(encoded)
+        measure_application(tpm, prepared)
         _enrol(tpm, prepared, policy_key, say=say)
         _boot_policy(tpm, eventlog.parse(encoded), prepared, policy_key, say=say)
+
+
+def measure_application(tpm: TpmDevice, prepared: Prepared) -> None:
+    """Module and deployment into the PCR that the deployment chose, if it chose one. Raises ``TpmError``."""
+    pcr = prepared.deployment.attestation.application_pcr
+    if pcr is not None:
+        tpm.measure_application(pcr, module_digest=prepared.bundle.digest, deployment_digest=prepared.deployment_digest)
 
 
 def _enrol(tpm: TpmDevice, prepared: Prepared, policy_key: GateKey | None, *, say: Say) -> None:

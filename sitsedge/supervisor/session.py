@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from attest.command import SessionKey
+from attest.errors import AttestError
 from attest.evidence.seen import NOTHING_SEEN
 from attest.evidence.verdict import Check, Verdict
 from sitsedge.config.deployment import OpcUaSource, ReplayPlant, RollingMillPlant, UadpSource
@@ -20,12 +21,11 @@ from sitsedge.gate.control import request_mode
 from sitsedge.gate.evidence import evidence_verifier
 from sitsedge.loop.epoch import AttestationSetup, make_evidence
 from sitsedge.supervisor.children import Children
-from sitsedge.supervisor.prepare import Prepared, prepare
+from sitsedge.supervisor.prepare import Prepared, measure_application, prepare
 from sitsedge.supervisor.state import StateDir, deferred_lane
 from sitsedge.telemetry import Snapshot, read_snapshot
 from sitsedge.telemetry.process import END_COMMANDS
 
-FAILED_MARK = "attestation-failed"
 FIRST_COMMAND_TIMEOUT_S = 30.0
 POLL_S = 0.05
 END_POLL_S = 0.01
@@ -37,12 +37,13 @@ PROVER_RESTART_S_MAX = 30.0
 PROOFS_WAIT_S = 20.0
 PROOFS_STILL_S = 3.0
 END_WAIT_S = 0.2  # for answers on their way; well below a gate's silence_ms_max, so that no heartbeat is missed
+TPM_RETRY_S = 5.0
 PROVER_STABLE_S = 60.0  # one that ran this long may start again at once
 
 
 @dataclass(frozen=True, slots=True)
 class BootVerdict:
-    """The outcome of ``--verify-on-boot``; ``verdict`` is ``None`` in attestation mode ``none``."""
+    """The outcome of ``--verify-on-boot``; ``verdict`` is ``None`` without evidence (mode ``none``, TPM lost)."""
 
     verdict: Verdict | None
     line: str
@@ -83,6 +84,9 @@ class Session:
         self._prover_started = 0.0
         self._prover_due: float | None = None
         self._prover_wait_s = PROVER_RESTART_S
+        self._phase: str | None = None
+        self._tpm_unmeasured = False
+        self._tpm_retry = 0.0
 
     def __enter__(self) -> Session:
         return self
@@ -106,15 +110,23 @@ class Session:
         return self.prepared
 
     def verify_boot(self) -> BootVerdict:
-        """Quote and verify once, as the gate will; a failure caps the mode at ADVISORY."""
+        """Quote and verify once, as the gate will; anything but success caps the mode at ADVISORY until one succeeds.
+
+        A TPM that does not answer is a failure with its reason, not an exception.
+        """
         prepared = self._ready()
-        mark = self.state.run / FAILED_MARK
-        mark.unlink(missing_ok=True)
+        mark = self.state.attestation_failed
         if self.options.attestation_mode == "none":
+            mark.unlink(missing_ok=True)
             return BootVerdict(None, _line_without_attestation(prepared), ok=False)
+        mark.write_text("the verification did not end", encoding="utf-8")  # whatever happens from here, fail closed
         key, nonce = SessionKey.generate(), os.urandom(NONCE_BYTES)
         try:
             evidence = make_evidence(self.attestation_setup(), key=key, nonce=nonce)
+        except (AttestError, OSError) as error:
+            code, found = _named(error)
+            mark.write_text(f"{code}: {found}", encoding="utf-8")
+            return BootVerdict(None, _line_without_evidence(prepared, f"{code} ({found})"), ok=False)
         finally:
             key.erase()
         verify = evidence_verifier(
@@ -125,9 +137,11 @@ class Session:
             deployed=prepared.deployment_digest,
         )
         verdict = verify(evidence, nonce, time.time_ns(), NOTHING_SEEN)
-        if not verdict.ok:
+        if verdict.ok:
+            mark.unlink(missing_ok=True)
+        else:
             failed = verdict.failed
-            mark.write_text("no checks" if failed is None else f"{failed.name}: {failed.found}")
+            mark.write_text("no checks" if failed is None else f"{failed.name}: {failed.found}", encoding="utf-8")
         return BootVerdict(verdict, _line(prepared, verdict), ok=verdict.ok)
 
     @property
@@ -150,6 +164,8 @@ class Session:
             tcti=None if tpm is None else tpm.tcti,
             record=b"" if tpm is None else (self.state.trust / "device-record.cbor").read_bytes(),
             event_log=self.state.event_log,
+            ima=tpm is not None and prepared.deployment.attestation.ima,
+            application_pcr=None if tpm is None else prepared.deployment.attestation.application_pcr,
         )
 
     def start(self) -> None:
@@ -210,10 +226,41 @@ class Session:
         self._watch_silence()
         self._watch_verified()
         self._watch_prover()
+        self._watch_attestation()
+        self._revive_tpm()
+
+    def _revive_tpm(self) -> None:
+        """A simulated TPM that died is power-cycled; if that fails, it is tried again, and the open epoch runs on."""
         swtpm = self._ready().swtpm
-        if swtpm is not None and swtpm.pid is None:
-            self._say("the simulated TPM died: restarting it and measuring again, as after a power cycle")
+        if swtpm is None or (swtpm.pid is not None and not self._tpm_unmeasured):
+            return
+        now = time.monotonic()
+        if now < self._tpm_retry:
+            return
+        self._say("the simulated TPM died: restarting it and measuring again, as after a power cycle")
+        try:
             self.restart_tpm()
+        except AttestError as error:
+            self._say(f"warning: the simulated TPM does not come back: {error}; trying again")
+            self._tpm_retry = time.monotonic() + TPM_RETRY_S
+
+    def _watch_attestation(self) -> None:
+        """Say once what the gate makes of this machine's attestation while it runs."""
+        snapshot = read_snapshot(self.state.run, "gate")
+        known = {} if snapshot is None else snapshot.data.get("attestation") or {}
+        phase, before = known.get("phase"), self._phase
+        if phase == before or phase is None:
+            return
+        self._phase = phase
+        if phase == "overdue":
+            self._say(f"warning: attestation-overdue: {known.get('reason')}; the plant stays as it is until then")
+        elif phase in ("ended", "failed"):
+            self._say(
+                f"warning: attestation-{phase}: {known.get('reason')}; at most ADVISORY until people confirm a mode"
+            )
+        elif phase == "attested" and before in ("overdue", "ended", "failed"):
+            again = "nothing was interrupted" if before == "overdue" else "a mode waits for people (sitsctl mode)"
+            self._say(f"attested again: {again}")
 
     def _watch_silence(self) -> None:
         """Say once when a living process stops telling how it is (stopped, starved, hung), and when it is back."""
@@ -336,10 +383,13 @@ class Session:
         from attest.boot import measure
         from attest.tpm import TpmDevice
 
+        self._tpm_unmeasured = True
         prepared.swtpm.stop()
         prepared.swtpm.start()
         with TpmDevice(prepared.tpm.tcti) as tpm:
             measure.measure_software(tpm, log_path=self.state.event_log)
+            measure_application(tpm, prepared)
+        self._tpm_unmeasured = False
 
     def _ready(self) -> Prepared:
         assert self.prepared is not None, "prepare first"
@@ -461,9 +511,28 @@ def _line_without_attestation(prepared: Prepared) -> str:
     )
 
 
+def _line_without_evidence(prepared: Prepared, failed: str) -> str:
+    assert prepared.tpm is not None
+    return (
+        f"Verified: [FAILED] DeviceID=unavailable | ModelSHA256={prepared.bundle.digest.hex()} | Failed={failed}"
+        f" | Mode<=ADVISORY | TPM={prepared.tpm.kind} | Device={prepared.deployment.device_id}"
+        f" | Profile={prepared.deployment.profile}"
+    )
+
+
 def _handle(prepared: Prepared) -> str:
+    """The AK's handle. The evidence is made by now: a TPM lost since then is not what the line is about."""
     from attest.tpm import TpmDevice
 
     assert prepared.tpm is not None
-    with TpmDevice(prepared.tpm.tcti) as tpm:
-        return f"TPM2:0x{tpm.ak().handle:08X}"
+    try:
+        with TpmDevice(prepared.tpm.tcti) as tpm:
+            return f"TPM2:0x{tpm.ak().handle:08X}"
+    except AttestError:
+        return "unavailable"
+
+
+def _named(error: AttestError | OSError) -> tuple[str, str]:
+    if isinstance(error, AttestError):
+        return error.code, error.found
+    return "evidence-file", str(error)

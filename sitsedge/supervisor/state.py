@@ -10,6 +10,7 @@ from sitsedge.config import Deployment
 from sitsedge.errors import SitsError
 
 UNIX_PATH_MAX = 107  # sun_path of unix(7), without the closing zero
+MARK_BYTES_MAX = 500  # one line for people
 FOLDERS = (
     "pki",
     "keys",
@@ -88,6 +89,11 @@ class StateDir:
         return self.run / "gate-control.sock"
 
     @property
+    def attestation_failed(self) -> Path:
+        """Exists after a failed ``--verify-on-boot`` until a later one succeeds; holds the reason."""
+        return self.run / "attestation-failed"
+
+    @property
     def event_log(self) -> Path:
         return self.tpm / "event-log.bin"
 
@@ -112,6 +118,16 @@ class StateDir:
                 expected="a folder this user can write",
                 hint="choose another one with --state-dir",
             ) from error
+
+
+def read_mark(path: Path) -> str | None:
+    """The text of a mark, ``None`` where there is none; one that cannot be read still counts."""
+    try:
+        return path.read_bytes()[:MARK_BYTES_MAX].decode(errors="replace") or "no reason given"
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"unreadable mark: {error.strerror}"
 
 
 def deferred_lane(deployment: Deployment, state: StateDir) -> bool:
