@@ -88,6 +88,17 @@ class Maker:
         self.activation()
         self.x = self.op(self.pick("Add", "Sub"), self.x, before)
 
+    def gate(self) -> None:
+        """Squeeze and excitation over positions, a product with a bounded value, or a square of a bounded one."""
+        x, c = self.x, self.shape[1]
+        if self.space and self.pick(True, False):
+            squeezed = self.op("Conv", self.op("GlobalAveragePool", x), self.draw(c, c, *[1] * self.space))
+            self.x = self.op("Mul", x, self.op("HardSigmoid", squeezed))
+        elif self.pick(True, False):
+            self.x = self.op("Mul", self.op("Tanh", x), x)
+        else:
+            self.x = self.op("Pow", self.op("Clip", x, self.net.const(-2.0), self.net.const(2.0)), self.net.const(2.0))
+
     def join(self) -> None:
         before = self.x
         self.activation()
@@ -132,12 +143,12 @@ def random_net(seed: int) -> bytes:
     maker = Maker(rng, (1, int(rng.integers(2, 5)), *sizes))
     if maker.space:
         steps = (maker.conv, maker.conv, maker.affine, maker.activation, maker.residual, maker.join, maker.pool,
-                 maker.channels_last, maker.cut)  # fmt: skip
+                 maker.channels_last, maker.cut, maker.gate)  # fmt: skip
         for _ in range(int(maker.rng.integers(1, 7))):
             if min(maker.shape[2:]) > 1:
                 maker.pick(*steps)()
         maker.flatten()
     maker.dense()
     for _ in range(int(maker.rng.integers(0, 5))):
-        maker.pick(maker.dense, maker.affine, maker.activation, maker.residual, maker.join, maker.cut)()
+        maker.pick(maker.dense, maker.affine, maker.activation, maker.residual, maker.join, maker.cut, maker.gate)()
     return maker.net.bytes(maker.x, ("N", maker.shape[1]))

@@ -24,7 +24,7 @@ def mlp() -> Any:
     )  # fmt: skip
 
 
-class Residual(torch.nn.Module):  # type: ignore[misc,name-defined]
+class Residual(torch.nn.Module):  # type: ignore[misc]
     """Convolutions with batch norm, squeeze and excitation, a residual sum, pooling."""
 
     def __init__(self) -> None:
