@@ -138,6 +138,8 @@ def _layout(data: bytes) -> _Layout:
         )
     entry = optional + _DIRECTORIES_AT + _DIRECTORY_BYTES * _CERTIFICATES
     memory = _number(data, optional + _IMAGE_SIZE_AT, 4, "size of the image")
+    if memory > MAX_IMAGE_BYTES:
+        raise ImageError(found=f"an image of {memory} bytes in memory", expected=f"at most {MAX_IMAGE_BYTES}")
     return _Layout(
         machine=MACHINES[machine],
         checksum=optional + _CHECKSUM_AT,
@@ -175,6 +177,9 @@ def _sections(data: bytes, table: int, *, count: int, headers_end: int, memory: 
         if address + memory_bytes > memory:
             raise ImageError(found=f"section {raw.decode('ascii')} outside the image", expected=f"{memory} bytes of it")
         sections.append(Section(raw.decode("ascii"), offset, file_bytes, memory_bytes))
+    total = sum(section.memory_bytes for section in sections)
+    if total > memory:  # sections that lie over one another would let a small file ask for any amount of memory
+        raise ImageError(found=f"sections of {total} bytes in memory", expected=f"at most the image's {memory}")
     return tuple(sections)
 
 

@@ -107,6 +107,10 @@ RULES = {
     "section-in-the-headers": put(PLAIN, TABLE_AT + 20, struct.pack("<I", 512)),
     "section-behind-the-end": put(PLAIN, TABLE_AT + 20, struct.pack("<I", len(PLAIN))),
     "section-outside-the-image": put(PLAIN, TABLE_AT + 12, struct.pack("<I", 0x7FFFF000)),
+    "image-too-large-in-memory": put(PLAIN, OPTIONAL_AT + 56, struct.pack("<I", 0x7FFFFFFF)),
+    "sections-over-one-another": put(
+        program({f".s{k}": bytes([k]) * 0x2000 for k in range(3)}), TABLE_AT + 8, struct.pack("<I", 0x6000)
+    ),
     "section-behind-a-gap": put(PLAIN, TABLE_AT + 40 + 20, struct.pack("<I", 1024)),
     "section-name": put(PLAIN, TABLE_AT, b".t\xffxt"),
     "truncated": PLAIN[: TABLE_AT + 50],
