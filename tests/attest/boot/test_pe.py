@@ -75,6 +75,8 @@ def test_section_is_as_long_as_in_memory() -> None:
     image = pe.parse(program({".text": b"abc"}))
     assert image.section(".text") == b"abc"
     assert image.section(".none") is None
+    empty = put(program({".text": b"abc", ".bss": b""}), TABLE_AT + 40 + 8, struct.pack("<I", 5))
+    assert pe.parse(empty).section(".bss") == bytes(5)
     longer = put(program({".text": b"abc"}), TABLE_AT + 8, struct.pack("<I", 700))
     assert pe.parse(longer).section(".text") == b"abc".ljust(700, b"\0")
 
