@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from tpm2_pytss import TSS2_Exception
-from tpm2_pytss.constants import ESYS_TR
+from tpm2_pytss.constants import ESYS_TR, TPM2_ALG, TPM2_SE
 from tpm2_pytss.types import TPM2B_SENSITIVE_CREATE, TPMS_SENSITIVE_CREATE
 
 from attest.tpm import (
@@ -205,10 +205,13 @@ def test_three_slots_are_enough_for_everything(scene: Scene) -> None:
         approvals, secret = _approvals(device, sealing), sealing.seal(SECRET)
         with device.connection.call() as esapi:
             foreign = esapi.create_primary(None, "ecc256")[0]
+            session = esapi.start_auth_session(ESYS_TR.NONE, ESYS_TR.NONE, TPM2_SE.HMAC, None, TPM2_ALG.SHA256)
         _use(sealing, approvals, secret)
-        sealing.seal(SECRET)
+        assert sealing.unseal(sealing.seal(SECRET), approvals) == SECRET
+        assert device.quote([0], b"").attest
         with device.connection.call() as esapi:
             esapi.flush_context(foreign)
+            esapi.flush_context(session)
         assert device.handles_in_use() == IDLE
 
 
