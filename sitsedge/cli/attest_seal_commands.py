@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from attest import cose
 from attest.boot.policy import MAX_POLICY_BYTES, BootPolicy, parse_policy
+from attest.evidence.record import MAX_RECORD_BYTES, parse_record
 from attest.structures import PCR_COUNT
 from attest.tpm import SealError
 from attest.tpm.approval import (
@@ -170,7 +171,11 @@ def _sealing(config: Path, state_dir: Path | None, authority: Path) -> Iterator[
 
     point = load_authority_point(authority)
     deployment, _, _ = load_files(config)
-    with opened_tpm(deployment, state_dir_of(deployment, state_dir), say=note) as tpm:
+    state = state_dir_of(deployment, state_dir)
+    with opened_tpm(deployment, state, say=note) as tpm:
+        record = state.trust / "device-record.cbor"
+        if record.exists():  # enrolled: secrets go to the enrolled TPM only
+            tpm.trusted_ek = parse_record(read_at_most(record, MAX_RECORD_BYTES))[0].ek_name
         yield tpm, Sealing(tpm, point)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from typer.testing import CliRunner
 
 from attest.boot.policy import BootState, make_policy
 from attest.command import GateKey
+from attest.structures import object_name
+from attest.tpm import Swtpm, TpmDevice
 from sitsedge.cli.attest_commands import app
 from sitsedge.supervisor.keys import write_public
+from tests.attest.evidence.forge import RECORD
 from tests.sitsedge.conftest import copy_mill
 
 OK, REFUSED, USAGE = 0, 1, 2
@@ -87,6 +91,20 @@ def test_states_are_approved_tried_and_withdrawn(plant: Path, device: tuple[str 
     assert run(*retire, plant / "second")["generation"] == generation + 1
     assert refusal("try", plant / "first", *device, code=REFUSED) == "seal-stale"
     assert run("try", plant / "second", *device)["uses"] == ["sign"]
+
+
+def test_secrets_of_an_enrolled_device_go_to_its_own_tpm_only(plant: Path, device: tuple[str | Path, ...]) -> None:
+    target, record = plant / "enrolled-target", plant / "state" / "trust" / "device-record.cbor"
+    run("target", *device, "--out", target)
+    approve(plant, target, "now", "enrolled")
+    with Swtpm(plant / "state" / "tpm") as simulator, TpmDevice(simulator.tcti) as tpm:
+        own = object_name(tpm.ek().public)
+    key = GateKey.load(plant / "policy.key")
+    record.write_bytes(dataclasses.replace(RECORD, ek_name=own).sign(key))
+    assert run("try", plant / "enrolled", *device)["uses"] == ["sign", "unseal"]
+    record.write_bytes(dataclasses.replace(RECORD, ek_name=b"\x00\x0b" + bytes(32)).sign(key))
+    assert refusal("try", plant / "enrolled", *device, code=3) == "tpm-ek"
+    record.unlink()
 
 
 def test_policy_of_another_key_is_not_approved(plant: Path, tmp_path: Path, device: tuple[str | Path, ...]) -> None:
