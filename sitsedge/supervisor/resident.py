@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
 
 from attest.boot.measure import QUOTED_PCRS
 from attest.boot.policy import BootPolicy, parse_policy
 from attest.tpm import Sealing, TpmDevice
-from attest.tpm.approval import (
-    Approval,
-    approve_policy,
-    encode_approvals,
-)
+from attest.tpm.approval import Approval, approve_policy, encode_approvals
+from attest.tpm.authority import create_authority, load_authority, public_pem
 from sitsedge.config import Deployment
 from sitsedge.errors import SitsError
 from sitsedge.supervisor.keys import KeyFileError
-from sitsedge.supervisor.sealfiles import (
-    APPROVALS,
-    AUTHORITY_KEY,
-    AUTHORITY_PUBLIC,
-    read_approvals,
-    read_authority,
-    seal_authority,
-)
+from sitsedge.supervisor.sealfiles import APPROVALS, AUTHORITY_KEY, AUTHORITY_PUBLIC, read_approvals, seal_authority
 from sitsedge.supervisor.state import StateDir
 
 TRIALS = 8
@@ -111,10 +94,6 @@ def _authority(state: StateDir, *, development: bool) -> ec.EllipticCurvePrivate
                 hint="keep it with the people who approve boot states; remove it here",
             )
         return None
-    if not private.exists():
-        pem = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        with os.fdopen(os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
-            file.write(pem)
-    key = read_authority(private)
-    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    key = load_authority(private) if private.exists() else create_authority(private)
+    public.write_bytes(public_pem(key))
     return key
