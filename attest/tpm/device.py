@@ -49,7 +49,7 @@ class ClockInfo:
 class TpmDevice:
     """A TPM behind a TCTI text (``find_tcti``).
 
-    ``trusted_ek``: the TPMT_PUBLIC of the enrolled RSA EK; sessions that carry secrets refuse any other (``tpm-ek``).
+    ``trusted_ek``: the name of the enrolled RSA EK (in the device record); sealing refuses any other (``tpm-ek``).
     All calls raise ``TpmError`` or what derives from it; after each of them the same device may be called again.
     """
 

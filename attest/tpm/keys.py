@@ -97,13 +97,17 @@ def read_ek(esapi: Any, kind: EkTemplate) -> Ek:
 
 @contextlib.contextmanager
 def salting_key(esapi: Any, trusted: bytes | None) -> Iterator[Any]:
-    """The RSA EK that takes a session's salt. ``trusted``: the TPMT_PUBLIC it must be; else ``tpm-ek``."""
-    with endorsement_key(esapi, EK["rsa2048"]) as (handle, public):
-        if trusted is not None and public != trusted:
+    """The RSA EK that takes a session's salt. ``trusted``: the name it must have; else ``tpm-ek``.
+
+    The library's own name for the handle counts: it belongs to the public area that the salt is encrypted to.
+    """
+    with endorsement_key(esapi, EK["rsa2048"]) as (handle, _):
+        name = bytes(esapi.tr_get_name(handle))
+        if trusted is not None and name != trusted:
             raise TpmError(
                 "tpm-ek",
-                found=object_name(public).hex(),
-                expected=f"{object_name(trusted).hex()}, the enrolled endorsement key",
+                found=name.hex(),
+                expected=f"{trusted.hex()}, the enrolled endorsement key",
                 hint="another TPM, or something between this machine and its TPM: do not go on",
             )
         yield handle

@@ -25,6 +25,7 @@ from sitsedge.cli import (
     attest_policy_commands,
     attest_predict_commands,
     attest_revoke_commands,
+    attest_seal_commands,
 )
 from sitsedge.cli.common import StateOption
 from sitsedge.cli.files import put, read_at_most
@@ -40,6 +41,7 @@ attest_boot_commands.register(app)
 attest_revoke_commands.register(app)
 app.add_typer(attest_enroll_commands.app)
 attest_predict_commands.register(app)
+app.add_typer(attest_seal_commands.app)
 app.add_typer(attest_policy_commands.app, name="policy", help="Boot policies: show one, or make one.")
 
 NONCE_BYTES = 32

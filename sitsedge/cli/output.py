@@ -53,11 +53,32 @@ USAGE_CODES = frozenset(
         "boot-policy-version",
         "boot-prediction",
         "uefi-image",
+        "seal-file",
+        "seal-pcrs",
+        "seal-key-file",
     }
 )
 
 #: Codes of somebody else's message that was judged and does not hold.
-REFUSED_CODES = frozenset({"credential", "ek-certificate", "ek-mismatch", "ek-template", "ak-template"})
+REFUSED_CODES = frozenset(
+    {
+        "credential",
+        "ek-certificate",
+        "ek-mismatch",
+        "ek-template",
+        "ak-template",
+        "seal-approvals",
+        "seal-authority",
+        "seal-device",
+        "seal-use",
+        "seal-counter",
+        "seal-stale",
+        "seal-state",
+        "seal-signature",
+        "seal-secret",
+        "tpm-counter-rollback",
+    }
+)
 
 
 class Exit(IntEnum):

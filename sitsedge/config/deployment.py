@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from attest.command.rules import PROOF_BACKLOG_MAX, PROOF_DEADLINE_MS_MAX
 from attest.proof.circuit import CurveName
-from sitsedge.config.source import ConfigError, ConfigFault, load_model, positions_of
+from sitsedge.config.source import ConfigError, ConfigFault, VersionOne, load_model, positions_of
 from sitsedge.config.units import UNITS
 
 Identifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
@@ -240,7 +240,7 @@ class ReplayPlant(Strict):
 class Deployment(Strict):
     """A whole deployment file, version 1."""
 
-    version: Literal[1]
+    version: VersionOne
     name: Identifier
     profile: Literal["development", "production"]
     device_id: Identifier

@@ -20,7 +20,7 @@ from sitsedge.config.deployment import (
     ProofDeadline,
     Strict,
 )
-from sitsedge.config.source import load_model
+from sitsedge.config.source import VersionOne, load_model
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -87,7 +87,7 @@ class GateFile(Strict):
     withdraws "verified" when a proof is ``proof_deadline_ms`` old or more than ``proof_backlog_max`` are owed.
     """
 
-    version: Literal[1]
+    version: VersionOne
     outputs: Annotated[list[OutputLimit], Field(min_length=1, max_length=64)]
     inputs: list[InputLimit] = Field(default_factory=list)
     relations: list[Relation] = Field(default_factory=list)

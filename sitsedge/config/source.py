@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -22,6 +22,8 @@ FILE_BYTES_MAX = 256 * 1024  # a deployment is a few KiB; anything larger is a m
 DEPTH_MAX = 16
 
 Model = TypeVar("Model", bound=BaseModel)
+VersionOne = Annotated[int, Field(ge=1, le=1)]
+"""``version: 1`` of a file; a ``Literal`` would take ``true`` for 1."""
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 Position = tuple[int, int]
 Path_ = tuple[str | int, ...]

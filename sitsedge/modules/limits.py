@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from sitsedge.config.source import ConfigError, ConfigFault, Path_, dotted, load_model, positions_of
+from sitsedge.config.source import ConfigError, ConfigFault, Path_, VersionOne, dotted, load_model, positions_of
 from sitsedge.config.units import UNITS
 from sitsedge.modules.numbers import Positive, SignalName, Span, to_counts
 from sitsedge.modules.properties import PROPERTIES_MAX, MonotoneProperty, Property, RobustProperty
@@ -91,7 +91,7 @@ def _check_counts(span: tuple[float, float], scale: float, low: int, high: int) 
 class Limits(_Strict):
     """The whole file. Inputs and outputs are in the order of the model's tensors."""
 
-    version: Literal[1]
+    version: VersionOne
     inputs: Annotated[tuple[InputLimits, ...], Field(min_length=1, max_length=SIGNALS_MAX)]
     outputs: Annotated[tuple[OutputLimits, ...], Field(min_length=1, max_length=SIGNALS_MAX)]
     properties: Annotated[tuple[Property, ...], Field(max_length=PROPERTIES_MAX)] = ()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
 from sitsedge.config import load_model
 from sitsedge.config.deployment import Port, Strict
+from sitsedge.config.source import VersionOne
 from sitsedge.plant.plc import PlcSecurity
 from sitsedge.plant.signals import DATA_SET_WRITER_ID, PUBLISHER_ID, WRITER_GROUP_ID
 
@@ -48,7 +49,7 @@ class OpcUa(Strict):
 class PlantConfig(Strict):
     """A whole plant file, version 1."""
 
-    version: Literal[1]
+    version: VersionOne
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)]
     publish: Publish
     opcua: OpcUa

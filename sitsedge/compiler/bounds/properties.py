@@ -29,6 +29,9 @@ from sitsedge.modules.limits import Limits
 from sitsedge.modules.numbers import exact_ratio, to_counts
 from sitsedge.modules.properties import MonotoneProperty, Property, RangeProperty, RobustProperty
 
+FIRST_SHARE = 0.25
+"""Of the time left, for both sides of a range together, before what stays open is begun again with all the rest."""
+
 ROW_SECONDS_MIN = 0.05
 """A robustness question gets at least this, so that one slow row does not leave the rest unlooked at."""
 
@@ -151,16 +154,26 @@ def _between(
         decision = decide_between(Between(model, low, high, k, least, most), deadline)
         excess = decision.excess or 0
         return _answer(decision, (least - excess, most + excess))
-    answers = []
-    for side, (make, bound) in enumerate(((at_most, most), (at_least, least))):
-        goal = make(model, low, high, k, min(max(bound, INT32_MIN - 1), INT32_MAX + 1))
-        now = time.monotonic()
-        answer = _one_side(goal, low, bound, now + (deadline - now) / (2 - side))
-        if answer.verdict == "refuted":
-            return answer
-        answers.append(answer)
-    (_, high_reached), (low_reached, _) = (answer.reached or (least, most) for answer in answers)
-    return replace(_joined(answers), reached=(low_reached, high_reached))
+    sides = ((at_most, most), (at_least, least))
+    answers: list[Answer | None] = [None, None]
+    # One side is often far easier than the other: both are tried for a while, then what is open has all the rest.
+    for share in (FIRST_SHARE, 1.0):
+        open_ = [side for side in (0, 1) if (found := answers[side]) is None or found.verdict == "undecided"]
+        for done, side in enumerate(open_):
+            make, bound = sides[side]
+            goal = make(model, low, high, k, min(max(bound, INT32_MIN - 1), INT32_MAX + 1))
+            now = time.monotonic()
+            answer = _one_side(goal, low, bound, now + share * (deadline - now) / (len(open_) - done))
+            if answer.verdict == "refuted":
+                return answer
+            answers[side] = answer
+    above, below = answers
+    assert above is not None
+    assert below is not None
+    high_reached, low_reached = (
+        (answer.reached or (bound, bound))[0] for answer, (_, bound) in zip((above, below), sides, strict=True)
+    )
+    return replace(_joined([above, below]), reached=(low_reached, high_reached))
 
 
 def _one_side(goal: Goal | bool, low: Ints, bound: int, deadline: float) -> Answer:

@@ -68,6 +68,9 @@ TRIALS_MAX = 64
 
 NARROWEST_BITS = 4
 
+RESERVE = 0.8
+"""Share of the goal that taking bits away may use up: every step looks at the same rows, and new rows err more."""
+
 
 def quantise_graph(
     graph: FloatGraph,
@@ -176,6 +179,10 @@ def select(found: list[QuantisedGraph], prefer: Prefer) -> QuantisedGraph:
     return replace(best_of, reasons={**general, **best_of.reasons})
 
 
+def _with_reserve(made: QuantisedGraph, goal: Goal) -> bool:
+    return made.rms <= RESERVE * goal.rms and made.peak <= RESERVE * goal.peak
+
+
 def _fine(found: QuantisedGraph) -> int:
     """Layers that multiply twice."""
     return sum(format_.fine for format_ in found.formats.values())
@@ -249,7 +256,7 @@ def _refined(problem: Problem, goal: Goal, prefer: Prefer, fits: Fits) -> list[Q
             made = trial(problem, {**current.formats, name: plain}, goal, fits)
         except QuantiseError:
             continue
-        if made.meets_goal:
+        if _with_reserve(made, goal):
             current = replace(made, reasons={**current.reasons, name: EIGHT_BITS_DO})
     return [*found, current]
 
@@ -267,7 +274,7 @@ def _narrowed(problem: Problem, start: QuantisedGraph, goal: Goal, fits: Fits) -
                 made = trial(problem, {**current.formats, name: narrower}, goal, fits)
             except QuantiseError:
                 break
-            if not made.meets_goal or made.rows >= current.rows:
+            if not _with_reserve(made, goal) or made.rows >= current.rows:
                 break
             reasons = {**current.reasons, name: narrowed_reason(current.rows, made.rows)}
             current = replace(made, reasons=reasons)

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from tpm2_pytss import TSS2_Exception
-from tpm2_pytss.constants import ESYS_TR
+from tpm2_pytss.constants import ESYS_TR, TPM2_ALG, TPM2_SE
 from tpm2_pytss.types import TPM2B_SENSITIVE_CREATE, TPMS_SENSITIVE_CREATE
 
+from attest.structures import RH_ENDORSEMENT, object_name, primary_qualified_name, rsa_template, tpm2b
 from attest.tpm import (
     Swtpm,
     TpmBusy,
@@ -34,6 +35,7 @@ from attest.tpm.counters import Counter
 from attest.tpm.keys import FIRST_HANDLE
 from attest.tpm.responses import error_of
 from attest.tpm.sealing import Sealing
+from attest.tpm.templates import EK
 from tests.attest.tpm import proxy as wire
 from tests.attest.tpm.proxy import Fault, FaultProxy
 from tests.attest.tpm.rig import DEADLINE_S, fresh_swtpm
@@ -42,6 +44,7 @@ AUTHORITY = ec.derive_private_key(7, ec.SECP256R1())
 POINT = authority_point(AUTHORITY.public_key())
 DIGEST = bytes(range(32))
 SECRET = b"a key for the ledger's disk"
+CREATE, READ_PUBLIC = 0x153, 0x173
 STRIDE = 10  # by default one command in ten; the marked rest covers the others
 FIRST = [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, STRIDE))]
 IDLE = {"transient": 0, "loaded sessions": 0}
@@ -205,10 +208,13 @@ def test_three_slots_are_enough_for_everything(scene: Scene) -> None:
         approvals, secret = _approvals(device, sealing), sealing.seal(SECRET)
         with device.connection.call() as esapi:
             foreign = esapi.create_primary(None, "ecc256")[0]
+            session = esapi.start_auth_session(ESYS_TR.NONE, ESYS_TR.NONE, TPM2_SE.HMAC, None, TPM2_ALG.SHA256)
         _use(sealing, approvals, secret)
-        sealing.seal(SECRET)
+        assert sealing.unseal(sealing.seal(SECRET), approvals) == SECRET
+        assert device.quote([0], b"").attest
         with device.connection.call() as esapi:
             esapi.flush_context(foreign)
+            esapi.flush_context(session)
         assert device.handles_in_use() == IDLE
 
 
@@ -263,6 +269,21 @@ def test_full_disk_is_a_failure_until_the_restart_and_loses_nothing(tmp_path: Pa
         simulator.stop()
 
 
+def test_somebody_on_the_bus_with_another_endorsement_key_gets_no_secret(scene: Scene) -> None:
+    with scene.device() as (device, _):
+        enrolled = object_name(device.ek().public)
+    scene.proxy.arm(dict.fromkeys(range(1000), _impostor))
+    with TpmDevice(scene.proxy.tcti, deadline_s=DEADLINE_S, trusted_ek=enrolled) as device:
+        with pytest.raises(TpmError) as caught:
+            Sealing(device, POINT).seal(SECRET)
+        assert caught.value.code == "tpm-ek"
+        assert CREATE not in scene.proxy.commands
+    scene.proxy.arm({})
+    with TpmDevice(scene.proxy.tcti, deadline_s=DEADLINE_S, trusted_ek=enrolled) as device:
+        assert Sealing(device, POINT).seal(SECRET)
+        assert CREATE in scene.proxy.commands
+
+
 @pytest.mark.parametrize(
     ("rc", "kind", "code"),
     [
@@ -286,6 +307,17 @@ def test_every_response_code_has_its_kind(rc: int, kind: type[TpmError], code: s
     assert type(error) is kind
     assert (error.code, error.found) == (code, f"0x{rc:x} text")
     assert error.hint or code == "tpm-refused"
+
+
+def _impostor(proxy: FaultProxy, command: bytes) -> bytes:
+    """TPM2_ReadPublic of the EK shows a key of the impostor's, consistent in itself."""
+    response = proxy.forward(command)
+    if command[6:14] != READ_PUBLIC.to_bytes(4, "big") + EK["rsa2048"].handle.to_bytes(4, "big"):
+        return response
+    public = rsa_template(modulus=b"\xab" * 256)
+    name = object_name(public)
+    body = tpm2b(public) + tpm2b(name) + tpm2b(primary_qualified_name(RH_ENDORSEMENT, name))
+    return response[:2] + (10 + len(body)).to_bytes(4, "big") + response[6:10] + body
 
 
 def _approvals(device: TpmDevice, sealing: Sealing) -> list[Approval]:

@@ -16,6 +16,7 @@ from tpm2_pytss import TSS2_Exception
 from tpm2_pytss.constants import ESYS_TR, TPM2_ALG
 from tpm2_pytss.types import TPMS_SCHEME_HASH, TPMT_SIG_SCHEME, TPMU_SIG_SCHEME
 
+from attest.structures import object_name
 from attest.tpm import SealError, TpmDevice, TpmError, authorization, counters, sessions
 from attest.tpm.approval import Approval, SealTarget, Use, approve, authority_point
 from attest.tpm.counters import Counter
@@ -256,12 +257,12 @@ def test_key_cannot_be_used_with_a_password(plant: Plant) -> None:
 
 
 def test_another_enrolled_ek_is_refused(plant: Plant, shared: TpmDevice) -> None:
-    expected, shared.trusted_ek = shared.trusted_ek, b"another key"
+    expected, shared.trusted_ek = shared.trusted_ek, b"\x00\x0b" + bytes(32)
     try:
         with pytest.raises(TpmError) as caught:
             plant.sealing.seal(b"key")
         assert caught.value.code == "tpm-ek"
-        shared.trusted_ek = shared.ek().public
+        shared.trusted_ek = object_name(shared.ek().public)
         assert plant.sealing.seal(b"key")
     finally:
         shared.trusted_ek = expected

@@ -67,6 +67,7 @@ RULES = {
     "production-simulated-tpm": ("profile: development", "profile: production", 1, "simulated TPM"),
     "unknown-profile": ("profile: development", "profile: test", 3, "'development' or 'production'"),
     "unknown-version": ("version: 1", "version: 2", 1, "1"),
+    "version-of-true": ("version: 1", "version: true", 1, "integer"),
     "bad-device-id": ("edge-01", "Edge 01", 4, "pattern"),
 }
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sitsedge.compiler.graph import integer_graph as ig
 from sitsedge.compiler.graph.intervals import prove
 from sitsedge.compiler.quantise import Goal
+from sitsedge.compiler.quantiser import search
 from sitsedge.compiler.quantiser.fine import FINE_IN_SHIFT_MAX, FINE_WEIGHT_MAX, split, twice
 from sitsedge.compiler.quantiser.formats import Format
 from sitsedge.compiler.quantiser.problem import pose
+from sitsedge.compiler.quantiser.reasons import EIGHT_BITS_DO
 from sitsedge.compiler.quantiser.search import quantise_graph
 from sitsedge.compiler.quantiser.trial import QuantisedGraph, choosing, trial
 from sitsedge.compiler.quantiser.weights import Layer
@@ -72,9 +75,17 @@ def test_a_small_convolution_network_meets_the_default_goal() -> None:
     found = quantise_graph(made.graph, made.scales, made.counts[:FIT_ROWS], made.raw[:FIT_ROWS], goal=Goal())
     assert found.meets_goal
     assert any(format_.fine for format_ in found.formats.values())
-    assert not all(format_.fine for format_ in found.formats.values())
     error = unseen_error(made, found)
     assert np.sqrt((error**2).mean(axis=0)).max() < 2 * Goal().rms
+
+
+def test_layers_get_eight_bits_back_where_the_goal_is_still_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "RESERVE", 1.0)
+    made = cnn_1d(1)
+    found = quantise_graph(made.graph, made.scales, made.counts[:FIT_ROWS], made.raw[:FIT_ROWS], goal=Goal())
+    assert found.meets_goal
+    assert {format_.fine for format_ in found.formats.values()} == {False, True}
+    assert EIGHT_BITS_DO in found.reasons.values()
 
 
 def test_eight_bits_stay_where_they_meet_the_goal() -> None:
