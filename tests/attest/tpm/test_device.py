@@ -15,6 +15,7 @@ from tpm2_pytss.constants import ESYS_TR
 
 from attest import structures
 from attest.evidence.credential import make_credential
+from attest.evidence.ek import parse_ek
 from attest.tpm import Swtpm, TpmDeadline, TpmDevice, TpmError, TpmLost, TpmMissing
 from attest.tpm.keys import FIRST_HANDLE
 from attest.tpm.nv import split_der
@@ -135,7 +136,7 @@ def test_reset_count_rises_with_every_power_up(swtpm: Swtpm, device: TpmDevice) 
 
 
 def test_refusal_of_the_tpm_keeps_the_context(device: TpmDevice) -> None:
-    ek = structures.parse_rsa_public(device.ek().public)
+    ek = parse_ek(device.ek().public)
     other = make_credential(ek, ak_name=structures.object_name(b"another key"), value=DIGEST, random=os.urandom)
     with pytest.raises(TpmError) as caught:
         device.activate(credential=other.blob, secret=other.secret)
