@@ -100,6 +100,16 @@ def test_quote_shows_what_it_was_asked_for(device: TpmDevice) -> None:
     assert info.reset_count == device.clock().reset_count
 
 
+def test_ak_removed_by_another_program_comes_back_the_same(device: TpmDevice) -> None:
+    ak = device.ak()
+    with device.connection.call() as esapi:
+        esapi.evict_control(ESYS_TR.OWNER, esapi.tr_from_tpmpublic(ak.handle), ak.handle)
+    with pytest.raises(TpmError):
+        device.quote([0], b"")
+    assert structures.parse_quote(device.quote([0], b"x").attest).extra_data == b"x"
+    assert device.ak() == ak
+
+
 def test_all_pcrs_in_batches(device: TpmDevice) -> None:
     values = device.read_pcrs(range(24))
     assert sorted(values) == list(range(24))
