@@ -13,12 +13,12 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509 import ObjectIdentifier, verification
 
+from attest.evidence.ek import EkPublic
 from attest.evidence.errors import EnrolError
-from attest.structures import RsaPublic
 
 _EK_USAGE: Final = ObjectIdentifier("2.23.133.8.1")
 _MANUFACTURER: Final = ObjectIdentifier("2.23.133.2.1")
@@ -42,7 +42,7 @@ class EkIdentity:
         return "swtpm" if self.model == _SIMULATED_MODEL else "hardware"
 
 
-def check_ek(ek: RsaPublic, certificates: Sequence[bytes], *, ca_roots: Sequence[bytes], now_ns: int) -> EkIdentity:
+def check_ek(ek: EkPublic, certificates: Sequence[bytes], *, ca_roots: Sequence[bytes], now_ns: int) -> EkIdentity:
     """Verify the chain at ``now_ns`` and that the leaf certifies ``ek``.
 
     ``certificates``: DER, leaf first, as the device sends them. ``ca_roots``: PEM or DER of the trust store;
@@ -52,7 +52,7 @@ def check_ek(ek: RsaPublic, certificates: Sequence[bytes], *, ca_roots: Sequence
         raise EnrolError(
             "ek-certificate",
             found="no EK certificate in the TPM",
-            expected="one at NV 0x01c00002",
+            expected="one at NV 0x01c00002 (RSA), 0x01c0000a (P-256) or 0x01c00016 (P-384)",
             hint="some makers publish them on the web: put it into the TPM first",
         )
     chain = [_load(der) for der in certificates[:_MAX_CERTIFICATES]]
@@ -62,10 +62,7 @@ def check_ek(ek: RsaPublic, certificates: Sequence[bytes], *, ca_roots: Sequence
         raise EnrolError("ca-roots", found="no root certificate", expected="the TPM maker's root in the trust store")
     intermediates = chain[1:] + [certificate for certificate in trusted if certificate not in anchors]
     verified = _verify(chain[0], intermediates, anchors, now_ns)
-    public = chain[0].public_key()
-    if not isinstance(public, rsa.RSAPublicKey) or public.public_numbers() != rsa.RSAPublicNumbers(
-        ek.exponent, int.from_bytes(ek.modulus, "big")
-    ):
+    if _spki(chain[0].public_key()) != _spki(ek.key):
         raise EnrolError("ek-mismatch", found="a certificate of another key", expected="a certificate of this EK")
     names = _names(chain[0])
     return EkIdentity(
@@ -126,6 +123,12 @@ def _load(data: bytes) -> x509.Certificate:
         return x509.load_der_x509_certificate(data)
     except ValueError as error:
         raise EnrolError("ek-certificate", found="bytes that are no certificate", expected="X.509") from error
+
+
+def _spki(key: CertificatePublicKeyTypes) -> bytes:
+    """A public key as certificates carry it: equal bytes are equal keys (curves are named, never spelt out)."""
+    encoded: bytes = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return encoded
 
 
 def _der(certificate: x509.Certificate) -> bytes:

@@ -21,16 +21,17 @@ from typing import Protocol
 from attest import structures
 from attest.cose import Signer
 from attest.evidence.credential import SECRET_BYTES, Credential, make_credential
+from attest.evidence.ek import EK_KINDS, EkKind, parse_ek
 from attest.evidence.ekcert import EkIdentity, check_ek
 from attest.evidence.errors import EnrolError
 from attest.evidence.record import DeviceRecord
-from attest.structures import AK_ATTRIBUTES, EK_ATTRIBUTES, EK_POLICY, Ak, Ek
+from attest.structures import AK_ATTRIBUTES, Ak, Ek
 
 
 class EnrollingTpm(Protocol):
     """The part of a ``TpmDevice`` that enrolment needs."""
 
-    def ek(self) -> Ek:
+    def ek(self, kind: EkKind = "rsa2048", /) -> Ek:
         """Endorsement key and certificates."""
         ...
 
@@ -38,7 +39,7 @@ class EnrollingTpm(Protocol):
         """Attestation key."""
         ...
 
-    def activate(self, *, credential: bytes, secret: bytes) -> bytes:
+    def activate(self, *, credential: bytes, secret: bytes, ek: EkKind = "rsa2048") -> bytes:
         """TPM2_ActivateCredential."""
         ...
 
@@ -80,7 +81,7 @@ class Pending:
             device_id=device_id,
             tpm_kind=self.identity.kind,
             ek_chain=self.identity.chain,
-            ek_name=structures.object_name(self.request.ek_public),
+            ek_name=parse_ek(self.request.ek_public).name,
             ak_name=structures.object_name(self.request.ak_public),
             ak_public=self.request.ak_public,
             enrolled_ns=now_ns,
@@ -92,8 +93,8 @@ class Pending:
 
 
 def request(tpm: EnrollingTpm) -> Request:
-    """Device: the EK, its certificates and the AK."""
-    ek = tpm.ek()
+    """Device: the AK, and the first EK that has a certificate (RSA-2048, P-256, P-384)."""
+    ek = next((found for found in map(tpm.ek, EK_KINDS) if found.certificates), None) or tpm.ek()
     return Request(ek_public=ek.public, ek_certificates=ek.certificates, ak_public=tpm.ak().public)
 
 
@@ -105,9 +106,7 @@ def challenge(
     random: Callable[[int], bytes] = secrets.token_bytes,
 ) -> tuple[Credential, Pending]:
     """Verifier: check EK chain and key templates, and make the credential. Raises ``EnrolError``."""
-    ek = structures.parse_rsa_public(wish.ek_public)
-    if ek.attributes != EK_ATTRIBUTES or ek.policy != EK_POLICY:
-        raise EnrolError("ek-template", found=f"attributes 0x{ek.attributes:08x}", expected="the EK template L-1")
+    ek = parse_ek(wish.ek_public)
     ak = structures.parse_ecc_public(wish.ak_public)
     # A key that signs anything handed to it could sign a made-up quote: only a restricted one will do.
     if ak.attributes != AK_ATTRIBUTES:
@@ -122,7 +121,7 @@ def challenge(
 
 def answer(tpm: EnrollingTpm, credential: Credential) -> bytes:
     """Device: TPM2_ActivateCredential."""
-    return tpm.activate(credential=credential.blob, secret=credential.secret)
+    return tpm.activate(credential=credential.blob, secret=credential.secret, ek=credential.ek)
 
 
 def enrol_locally(

@@ -7,6 +7,7 @@ from typing import Final
 
 from attest import cbor
 from attest.evidence.credential import SECRET_BYTES, Credential
+from attest.evidence.ek import EK_KINDS
 from attest.evidence.ekcert import EkIdentity
 from attest.evidence.enrol import Pending, Request
 from attest.evidence.errors import EnrolError
@@ -40,14 +41,17 @@ def parse_request(data: bytes) -> Request:
 
 def encode_challenge(credential: Credential) -> bytes:
     """The second file, verifier to device."""
-    return cbor.dumps({0: CHALLENGE, 1: credential.blob, 2: credential.secret})
+    return cbor.dumps({0: CHALLENGE, 1: credential.blob, 2: credential.secret, 3: credential.ek})
 
 
 def parse_challenge(data: bytes) -> Credential:
     """Raises ``EnrolError`` (``enrol-file``) or ``CborError``."""
     fields = _fields(data, CHALLENGE)
+    kind = fields.text(3, choices=EK_KINDS)
     credential = Credential(
-        blob=fields.octets(1, low=1, high=_MAX_CREDENTIAL), secret=fields.octets(2, low=1, high=_MAX_CREDENTIAL)
+        blob=fields.octets(1, low=1, high=_MAX_CREDENTIAL),
+        secret=fields.octets(2, low=1, high=_MAX_CREDENTIAL),
+        ek=next(known for known in EK_KINDS if known == kind),
     )
     fields.done()
     return credential

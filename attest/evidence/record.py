@@ -18,6 +18,7 @@ _TEXT_CHARS: Final = 128
 _MAX_CHAIN: Final = 8
 _MAX_CERTIFICATE_BYTES: Final = 8192
 _NAME_BYTES: Final = 34
+_NAME_BYTES_SHA384: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,14 @@ def parse_record(data: bytes) -> tuple[DeviceRecord, cose.Sign1]:
     return parse_payload(message.payload), message
 
 
+def _ek_name(fields: cbor.Fields) -> bytes:
+    """A name algorithm and its digest: SHA-256, or SHA-384 for an EK on P-384."""
+    name = fields.octets(5, low=_NAME_BYTES, high=_NAME_BYTES_SHA384)
+    if len(name) not in (_NAME_BYTES, _NAME_BYTES_SHA384):
+        raise EnrolError("record", found=f"an EK name of {len(name)} bytes", expected="34 or 50")
+    return name
+
+
 def parse_payload(data: bytes) -> DeviceRecord:
     """Parse the payload. Raises ``CborError``, ``StructureError`` or ``EnrolError``."""
     fields = cbor.Fields(cbor.loads(data, max_bytes=MAX_RECORD_BYTES), "device record")
@@ -83,7 +92,7 @@ def parse_payload(data: bytes) -> DeviceRecord:
         device_id=device_id,
         tpm_kind=kind,
         ek_chain=tuple(item for item in chain if isinstance(item, bytes) and len(item) <= _MAX_CERTIFICATE_BYTES),
-        ek_name=fields.octets(5, size=_NAME_BYTES),
+        ek_name=_ek_name(fields),
         ak_name=fields.octets(6, size=_NAME_BYTES),
         ak_public=fields.octets(7, low=1, high=512),
         enrolled_ns=fields.integer(8),

@@ -6,11 +6,13 @@ slots that small TPMs have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
+from tpm2_pytss import TSS2_Exception
 from tpm2_pytss.constants import ESYS_TR, TPM2_ALG, TPM2_CAP, TPM2_HC
 from tpm2_pytss.types import (
     TPM2B_ENCRYPTED_SECRET,
@@ -116,8 +118,7 @@ class TpmDevice:
         """
         blob, encrypted = TPM2B_ID_OBJECT(credential=credential), TPM2B_ENCRYPTED_SECRET(secret=secret)
         kind = EK[ek]
-        with self.connection.call(key=True) as esapi:
-            ak_tr = self._ak_loaded(esapi).tr
+        with self.connection.call(key=True) as esapi, self._ak_in_use(esapi) as ak_tr:
             opened = sessions.policy_session if kind.by_policy else sessions.encrypted_session
             with keys.endorsement_key(esapi, kind) as (ek_tr, _), opened(esapi, salt_key=ek_tr) as session:
                 if kind.by_policy:
@@ -130,8 +131,8 @@ class TpmDevice:
     def quote(self, pcrs: Iterable[int], qualifying: bytes) -> Quote:
         """TPM2_Quote over the SHA-256 bank by our AK; ``qualifying`` has at most 64 bytes."""
         chosen = selection(pcrs)
-        with self.connection.call() as esapi:
-            attest, signature = esapi.quote(self._ak_loaded(esapi).tr, chosen, qualifying)
+        with self.connection.call() as esapi, self._ak_in_use(esapi) as ak_tr:
+            attest, signature = esapi.quote(ak_tr, chosen, qualifying)
             return Quote(attest=bytes(attest.attestationData), signature=bytes(signature.marshal()))
 
     def extend(self, pcr: int, digest: bytes) -> None:
@@ -190,6 +191,14 @@ class TpmDevice:
                 "transient": len(nv.handles(esapi, TPM2_HC.TRANSIENT_FIRST)),
                 "loaded sessions": len(nv.handles(esapi, TPM2_HC.LOADED_SESSION_FIRST)),
             }
+
+    @contextlib.contextmanager
+    def _ak_in_use(self, esapi: Any) -> Iterator[Any]:
+        try:
+            yield self._ak_loaded(esapi).tr
+        except TSS2_Exception:
+            self._ak = None  # another program may have removed it: look again in the next call
+            raise
 
     def _ak_loaded(self, esapi: Any) -> keys.Loaded:
         if self._ak is None or self._ak[0] is not esapi:

@@ -45,5 +45,6 @@ class SealError(TpmError):
     ``seal-counter`` (names another counter), ``seal-stale`` (withdrawn by a later generation), ``seal-state`` (this
     is not the approved boot state), ``seal-signature`` (the approval was changed).
     Of a secret: ``seal-secret`` (sealed by another TPM, or changed), ``seal-size`` (too long).
-    Of a file: ``seal-file`` (no approval, target or sealed secret), ``seal-pcrs`` (fixes no boot state).
+    Of a file: ``seal-file`` (no approval, target or sealed secret), ``seal-pcrs`` (fixes no boot state),
+    ``seal-key-file`` (no key, or one that others can read).
     """

@@ -82,15 +82,14 @@ class Sealing:
 
     def target(self) -> SealTarget:
         """What the authority needs to approve states of this device; makes the approval counter."""
-        with self._device.connection.call(key=True) as esapi:
-            objects = self._looked_up(esapi)
+        with self._call() as (esapi, objects):
             generation = counters.read(esapi, Counter.APPROVALS)
             return SealTarget(device=objects.device, counter=objects.counter.name, generation=generation)
 
     def create_key(self) -> SealedKey:
         """The signing key; made on the first call, and the same again ever after on this TPM."""
-        with self._device.connection.call(key=True) as esapi:
-            key = self._looked_up(esapi).key
+        with self._call() as (_, objects):
+            key = objects.key
             parsed = parse_ecc_public(key.public)
             return SealedKey(handle=key.handle, name=key.name, public=key.public, point=parsed.x + parsed.y)
 
@@ -105,8 +104,7 @@ class Sealing:
         def use(esapi: Any, objects: _Objects, session: Any) -> Any:
             return esapi.sign(objects.key.tr, digest, scheme, session1=session)
 
-        with self._device.connection.call(key=self._objects is None) as esapi:
-            objects = self._looked_up(esapi)
+        with self._call() as (esapi, objects):
             signature = self._approved(esapi, objects, approvals, "sign", use)
             r, s = parse_ecdsa_signature(bytes(signature.marshal()))
         return r.to_bytes(32, "big") + s.to_bytes(32, "big")
@@ -130,8 +128,8 @@ class Sealing:
         if not 1 <= len(data) <= MAX_SECRET_BYTES:
             raise SealError("seal-size", found=f"{len(data)} bytes", expected=f"1..{MAX_SECRET_BYTES}")
         sensitive = TPM2B_SENSITIVE_CREATE(TPMS_SENSITIVE_CREATE(data=TPM2B_SENSITIVE_DATA(data)))
-        with self._device.connection.call(key=True) as esapi:
-            public = TPM2B_PUBLIC(publicArea=keys.unmarshal_public(secret_public(self._looked_up(esapi).policy)))
+        with self._call() as (esapi, objects):
+            public = TPM2B_PUBLIC(publicArea=keys.unmarshal_public(secret_public(objects.policy)))
             parent = self._parent(esapi)
             with (
                 keys.salting_key(esapi, self._device.trusted_ek) as salt,
@@ -154,9 +152,19 @@ class Sealing:
             with _loaded_secret(esapi, self._parent(esapi), objects.policy, sealed) as handle:
                 return esapi.unseal(handle, session1=session)
 
-        with self._device.connection.call(key=self._objects is None) as esapi:
-            objects = self._looked_up(esapi)
+        with self._call() as (esapi, objects):
             return bytearray(bytes(self._approved(esapi, objects, approvals, "unseal", use)))
+
+    @contextlib.contextmanager
+    def _call(self) -> Iterator[tuple[Any, _Objects]]:
+        with self._device.connection.call(key=self._objects is None) as esapi:
+            try:
+                yield esapi, self._looked_up(esapi)
+            except SealError:
+                raise
+            except (TSS2_Exception, TpmError):
+                self._objects = self._storage = None  # somebody may have removed one: look again in the next call
+                raise
 
     def _looked_up(self, esapi: Any) -> _Objects:
         if self._objects is None or self._objects.esapi is not esapi:
@@ -208,14 +216,10 @@ class Sealing:
         action: Callable[[Any, _Objects, Any], Any],
     ) -> Any:
         salt = keys.salting_key(esapi, self._device.trusted_ek) if approval.use == "unseal" else _no_salt()
-        try:
-            with salt as salt_key, sessions.policy_session(esapi, salt_key=salt_key) as session:
-                authorization.authorize(esapi, session, approval, ticket, counter=objects.counter)
-                with naming("seal-state", RC_PCR_CHANGED, "a PCR that changed just now", "the approved state"):
-                    return action(esapi, objects, session)
-        except TSS2_Exception:
-            self._objects = self._storage = None  # somebody may have removed one: look again in the next call
-            raise
+        with salt as salt_key, sessions.policy_session(esapi, salt_key=salt_key) as session:
+            authorization.authorize(esapi, session, approval, ticket, counter=objects.counter)
+            with naming("seal-state", RC_PCR_CHANGED, "a PCR that changed just now", "the approved state"):
+                return action(esapi, objects, session)
 
 
 @contextlib.contextmanager

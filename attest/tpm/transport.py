@@ -97,8 +97,8 @@ class DeadlineTcti(PyTCTI):  # type: ignore[misc]  # the library ships no types
 
     @property
     def gone(self) -> bool:
-        """Whether the other side has closed the connection while nothing was under way."""
-        return bool(self._poll.poll(0))
+        """Whether the other side has closed the socket while nothing was under way; a device file does not close."""
+        return self._socket is not None and bool(self._poll.poll(0))
 
     def do_finalize(self) -> None:
         """Close the connection; safe to call twice."""

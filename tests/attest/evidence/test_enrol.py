@@ -24,6 +24,7 @@ from attest import cbor, cose, structures
 from attest.errors import AttestError
 from attest.evidence import credential, ekcert, enrol
 from attest.evidence.credential import kdfa
+from attest.evidence.ek import EkPublic, parse_ek
 from attest.evidence.errors import EnrolError
 from attest.evidence.record import DeviceRecord, parse_payload, parse_record
 from attest.structures import Ak, Ek
@@ -76,8 +77,7 @@ def test_credential_for_another_ak_is_not_opened(swtpm: Swtpm, device: TpmDevice
 
 
 def test_credential_for_another_ek_is_not_opened(device: TpmDevice) -> None:
-    other = rsa.generate_private_key(65537, 2048).public_key().public_numbers()
-    ek = structures.RsaPublic(0, b"", other.e, other.n.to_bytes(256, "big"))
+    ek = parse_ek(rsa_ek(rsa.generate_private_key(65537, 2048)))
     name = device.ak().name
     made = credential.make_credential(ek, ak_name=name, value=bytes(32), random=secrets.token_bytes)
     with pytest.raises(TpmError):
@@ -131,9 +131,14 @@ def test_challenge_differs_each_time(swtpm: Swtpm, device: TpmDevice) -> None:
 
 
 def test_value_too_long() -> None:
-    ek = structures.RsaPublic(0, b"", 65537, b"\x80" + bytes(255))
+    ek = MAKER.public()
     with pytest.raises(EnrolError):
         credential.make_credential(ek, ak_name=bytes(34), value=bytes(33), random=os.urandom)
+
+
+def rsa_ek(key: rsa.RSAPrivateKey) -> bytes:
+    """TPMT_PUBLIC of an EK by template L-1."""
+    return structures.rsa_template(modulus=key.public_key().public_numbers().n.to_bytes(256, "big"))
 
 
 class Maker:
@@ -172,10 +177,8 @@ class Maker:
         builder = builder.serial_number(7).not_valid_before(start)
         return builder.not_valid_after(start + datetime.timedelta(days=days))
 
-    def public(self) -> structures.RsaPublic:
-        numbers = self.ek.public_key().public_numbers()
-        modulus = numbers.n.to_bytes(256, "big")
-        return structures.RsaPublic(structures.EK_ATTRIBUTES, structures.EK_POLICY, numbers.e, modulus)
+    def public(self) -> EkPublic:
+        return parse_ek(rsa_ek(self.ek))
 
     def check(self, leaf: bytes, *, now: int = NOW_NS + 1, trust: list[bytes] | None = None) -> ekcert.EkIdentity:
         anchors = [self.root().public_bytes(Encoding.PEM)] if trust is None else trust
@@ -273,14 +276,14 @@ class RecordedTpm:
         numbers = Maker.ek.public_key().public_numbers()
         self._ek = structures.rsa_template(modulus=numbers.n.to_bytes(256, "big"))
 
-    def ek(self) -> Ek:
+    def ek(self, kind: str = "rsa2048", /) -> Ek:
         return Ek(self._ek, (MAKER.leaf(),))
 
     def ak(self) -> Ak:
         public = ak_public(AK)
         return Ak(0x81000001, structures.object_name(public), public)
 
-    def activate(self, *, credential: bytes, secret: bytes) -> bytes:
+    def activate(self, *, credential: bytes, secret: bytes, ek: str = "rsa2048") -> bytes:
         oaep = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), b"IDENTITY\0")
         seed = Maker.ek.decrypt(secret, oaep)
         integrity, identity = credential[2:34], credential[34:]

@@ -15,6 +15,7 @@ from tpm2_pytss.constants import ESYS_TR
 
 from attest import structures
 from attest.evidence.credential import make_credential
+from attest.evidence.ek import parse_ek
 from attest.tpm import Swtpm, TpmDeadline, TpmDevice, TpmError, TpmLost, TpmMissing
 from attest.tpm.keys import FIRST_HANDLE
 from attest.tpm.nv import split_der
@@ -99,6 +100,16 @@ def test_quote_shows_what_it_was_asked_for(device: TpmDevice) -> None:
     assert info.reset_count == device.clock().reset_count
 
 
+def test_ak_removed_by_another_program_comes_back_the_same(device: TpmDevice) -> None:
+    ak = device.ak()
+    with device.connection.call() as esapi:
+        esapi.evict_control(ESYS_TR.OWNER, esapi.tr_from_tpmpublic(ak.handle), ak.handle)
+    with pytest.raises(TpmError):
+        device.quote([0], b"")
+    assert structures.parse_quote(device.quote([0], b"x").attest).extra_data == b"x"
+    assert device.ak() == ak
+
+
 def test_all_pcrs_in_batches(device: TpmDevice) -> None:
     values = device.read_pcrs(range(24))
     assert sorted(values) == list(range(24))
@@ -125,7 +136,7 @@ def test_reset_count_rises_with_every_power_up(swtpm: Swtpm, device: TpmDevice) 
 
 
 def test_refusal_of_the_tpm_keeps_the_context(device: TpmDevice) -> None:
-    ek = structures.parse_rsa_public(device.ek().public)
+    ek = parse_ek(device.ek().public)
     other = make_credential(ek, ak_name=structures.object_name(b"another key"), value=DIGEST, random=os.urandom)
     with pytest.raises(TpmError) as caught:
         device.activate(credential=other.blob, secret=other.secret)

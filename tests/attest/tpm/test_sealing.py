@@ -17,11 +17,12 @@ from tpm2_pytss.constants import ESYS_TR, TPM2_ALG
 from tpm2_pytss.types import TPMS_SCHEME_HASH, TPMT_SIG_SCHEME, TPMU_SIG_SCHEME
 
 from attest.structures import object_name
-from attest.tpm import SealError, TpmDevice, TpmError, authorization, counters, sessions
+from attest.tpm import SealError, TpmDevice, TpmError, authorization, counters, keys, sessions
 from attest.tpm.approval import Approval, SealTarget, Use, approve, authority_point
 from attest.tpm.counters import Counter
 from attest.tpm.keys import LAST_HANDLE
 from attest.tpm.sealing import MAX_SECRET_BYTES, Sealing
+from attest.tpm.templates import STORAGE
 from tests.attest.tpm.rig import DEADLINE_S, fresh_swtpm
 
 DIGEST = hashlib.sha256(b"a set-point").digest()
@@ -303,6 +304,17 @@ def test_key_removed_by_another_program_comes_back_the_same(plant: Plant) -> Non
     assert plant.sealing.create_key().name == key.name
 
 
+def test_storage_key_removed_by_another_program_comes_back_the_same(plant: Plant) -> None:
+    secret, approvals = plant.sealing.seal(b"key"), [plant.approval("unseal")]
+    with plant.device.connection.call() as esapi:
+        handle = keys.keep_primary(esapi, STORAGE).handle
+    _evict(plant.device, handle)
+    with pytest.raises(TpmError):
+        plant.sealing.seal(b"other")
+    assert plant.sealing.seal(b"other")
+    assert plant.sealing.unseal(secret, approvals) == b"key"
+
+
 def test_what_is_there_is_not_overwritten(plant: Plant) -> None:
     key = plant.sealing.create_key()
     _evict(plant.device, key.handle)
@@ -314,6 +326,28 @@ def test_what_is_there_is_not_overwritten(plant: Plant) -> None:
     assert again.name == key.name
     assert key.handle < again.handle <= LAST_HANDLE
     _evict(plant.device, key.handle)
+
+
+def test_cleared_owner_has_another_key_and_nothing_stays_broken(tmp_path: Path) -> None:
+    with (
+        fresh_swtpm(tmp_path / "tpm") as simulator,
+        TpmDevice(simulator.tcti, deadline_s=DEADLINE_S) as device,
+    ):
+        plant = _plant(device)
+        approvals = [plant.approval(), plant.approval("unseal")]
+        secret, key = plant.sealing.seal(b"key"), plant.sealing.create_key()
+        plant.sealing.sign(DIGEST, approvals)
+        with device.connection.call() as esapi:
+            esapi.clear(ESYS_TR.LOCKOUT)
+        with pytest.raises(TpmError) as caught:
+            plant.sealing.sign(DIGEST, approvals)
+        assert not isinstance(caught.value, SealError)
+        plant.target = plant.sealing.target()
+        approvals = [plant.approval(), plant.approval("unseal")]
+        again = plant.sealing.create_key()
+        assert again.name != key.name
+        verify(again.point, plant.sealing.sign(DIGEST, approvals))
+        refused("seal-secret", lambda: plant.sealing.unseal(secret, approvals))
 
 
 @pytest.mark.parametrize("size", [31, 33])
