@@ -1,14 +1,27 @@
-"""OPC UA PubSub UADP (OPC 10000-14): strict codec, the deployment's DataSet, sequence numbers.
+"""OPC UA PubSub UADP (OPC 10000-14): strict codec, the deployment's DataSet, message security, sequence numbers.
 
-``decode`` and ``encode`` work on any supported NetworkMessage; ``LayoutReader`` and ``LayoutWriter`` on the one
-DataSet that a deployment declares. Not read yet, and refused by name: security, chunks, discovery, events.
+``decode`` and ``encode`` work on any NetworkMessage but Actions; ``SecureReader`` and ``SecureWriter`` open and seal
+protected ones; ``Reassembler`` and ``split`` handle chunks; ``RawLayout`` reads RawData by its metadata;
+``LayoutReader`` and ``LayoutWriter`` are for the one DataSet that a deployment declares.
 """
 
-from fieldbus.uadp.decoder import decode
+from fieldbus.uadp.chunks import Reassembler, split
+from fieldbus.uadp.decoder import decode, decode_data_set_message
+from fieldbus.uadp.discovery import (
+    Announcement,
+    ApplicationAnnouncement,
+    ConnectionsAnnouncement,
+    MetaDataAnnouncement,
+    Probe,
+    PublisherEndpoints,
+    StatusAnnouncement,
+    WriterConfiguration,
+)
 from fieldbus.uadp.encoder import encode
-from fieldbus.uadp.errors import LayoutError, UadpError
+from fieldbus.uadp.errors import LayoutError, SecurityError, UadpError
 from fieldbus.uadp.layout import DataSetLayout, DataSetSample
 from fieldbus.uadp.model import (
+    Chunk,
     DataSetMessage,
     FieldEncoding,
     GroupHeader,
@@ -16,37 +29,81 @@ from fieldbus.uadp.model import (
     NetworkMessage,
     PublisherId,
     PublisherIdType,
+    SecurityHeader,
 )
+from fieldbus.uadp.raw import RawLayout, RawMatrix, RawValue
 from fieldbus.uadp.reader import LayoutReader
+from fieldbus.uadp.security import KeyRing, Opened, SecureReader, SecureWriter, SecurityMode, SecurityPolicy
 from fieldbus.uadp.sequence import SequenceEvent, SequenceTracker, SequenceVerdict
 from fieldbus.uadp.times import ns_to_ticks, ticks_to_ns
-from fieldbus.uadp.types import BuiltinType, DataValue, Field, Scalar, Variant
+from fieldbus.uadp.types import (
+    Builtin,
+    BuiltinType,
+    DataValue,
+    ExpandedNodeId,
+    ExtensionObject,
+    Field,
+    LocalizedText,
+    NodeId,
+    QualifiedName,
+    Scalar,
+    Variant,
+)
 from fieldbus.uadp.writer import LayoutWriter
 
 __all__ = [
+    "Announcement",
+    "ApplicationAnnouncement",
+    "Builtin",
     "BuiltinType",
+    "Chunk",
+    "ConnectionsAnnouncement",
     "DataSetLayout",
     "DataSetMessage",
     "DataSetSample",
     "DataValue",
+    "ExpandedNodeId",
+    "ExtensionObject",
     "Field",
     "FieldEncoding",
     "GroupHeader",
+    "KeyRing",
     "LayoutError",
     "LayoutReader",
     "LayoutWriter",
+    "LocalizedText",
     "MessageKind",
+    "MetaDataAnnouncement",
     "NetworkMessage",
+    "NodeId",
+    "Opened",
+    "Probe",
+    "PublisherEndpoints",
     "PublisherId",
     "PublisherIdType",
+    "QualifiedName",
+    "RawLayout",
+    "RawMatrix",
+    "RawValue",
+    "Reassembler",
     "Scalar",
+    "SecureReader",
+    "SecureWriter",
+    "SecurityError",
+    "SecurityHeader",
+    "SecurityMode",
+    "SecurityPolicy",
     "SequenceEvent",
     "SequenceTracker",
     "SequenceVerdict",
+    "StatusAnnouncement",
     "UadpError",
     "Variant",
+    "WriterConfiguration",
     "decode",
+    "decode_data_set_message",
     "encode",
     "ns_to_ticks",
+    "split",
     "ticks_to_ns",
 ]

@@ -1,24 +1,18 @@
 """Strict, total decoder of UADP NetworkMessages (OPC 10000-14, 7.2.4).
 
-Any bytes give a NetworkMessage or one UadpError; work and memory are linear in the length. What a later
-version will read (security, chunks, discovery) is refused by name (``unsupported-…``), never half-decoded.
+Any bytes give a NetworkMessage or one UadpError; work and memory are linear in the length. A signed or encrypted
+message is opened first (``SecureReader.open``); this decoder refuses it as ``secured``. Actions are not read.
 """
 
 from __future__ import annotations
 
 from fieldbus.uadp import flags
 from fieldbus.uadp.cursor import Cursor
+from fieldbus.uadp.discovery import Announcement, Probe, decode_announcement, decode_probe
 from fieldbus.uadp.errors import UadpError
-from fieldbus.uadp.limits import FIELDS_MAX, MESSAGE_BYTES_MAX, PICOSECONDS_MAX, PUBLISHER_ID_BYTES_MAX
-from fieldbus.uadp.model import (
-    DataSetMessage,
-    FieldEncoding,
-    GroupHeader,
-    MessageKind,
-    NetworkMessage,
-    PublisherId,
-    PublisherIdType,
-)
+from fieldbus.uadp.header import Header, read_header, read_picoseconds
+from fieldbus.uadp.limits import FIELDS_MAX, PAYLOAD_BYTES_MAX
+from fieldbus.uadp.model import Chunk, DataSetMessage, FieldEncoding, MessageKind, NetworkMessage
 from fieldbus.uadp.types import Field, Variant
 from fieldbus.uadp.values import decode_data_value, decode_variant
 
@@ -27,105 +21,74 @@ def decode(data: bytes) -> NetworkMessage:
     """The NetworkMessage in ``data`` (a whole datagram or Ethernet payload).
 
     Raises UadpError; its ``code`` names the rule. Re-encoding a message gives the same bytes when the sender
-    used the shortest header (no optional flag byte that is all zero).
+    used the shortest form everywhere (no optional flag byte that is all zero, no long form of a NodeId).
     """
-    if len(data) > MESSAGE_BYTES_MAX:
-        raise UadpError("message-too-long", found=f"{len(data)} bytes", expected=f"at most {MESSAGE_BYTES_MAX}")
-    cursor = Cursor(data, 0, len(data))
-    first = cursor.u8("UADP flags")
-    if first & flags.VERSION_MASK != flags.VERSION:
-        raise UadpError("version", found=str(first & flags.VERSION_MASK), expected="UADP version 1", offset=0)
-    ext1, ext2 = _extended_flags(cursor, first)
-    publisher = _publisher_id(cursor, ext1) if first & flags.PUBLISHER_ID else None
-    class_id = cursor.guid("DataSetClassId") if ext1 & flags.CLASS_ID else None
-    group = _group_header(cursor) if first & flags.GROUP_HEADER else None
-    writer_ids = _payload_header(cursor) if first & flags.PAYLOAD_HEADER else None
-    timestamp = cursor.i64("NetworkMessage timestamp") if ext1 & flags.TIMESTAMP else None
-    picoseconds = _picoseconds(cursor) if ext1 & flags.PICOSECONDS else None
-    promoted = _promoted_fields(cursor) if ext2 & flags.PROMOTED else None
-    messages = _payload(cursor, writer_ids)
-    return NetworkMessage(publisher, class_id, group, writer_ids, timestamp, picoseconds, promoted, messages)
-
-
-def _extended_flags(cursor: Cursor, first: int) -> tuple[int, int]:
-    if not first & flags.EXTENDED_1:
-        return 0, 0
-    at = cursor.pos
-    ext1 = cursor.u8("ExtendedFlags1")
-    ext2 = cursor.u8("ExtendedFlags2") if ext1 & flags.EXTENDED_2 else 0
-    if ext1 & flags.PUBLISHER_TYPE_MASK > PublisherIdType.STRING:
+    header = read_header(data)
+    security = header.security
+    if security is not None and (security.signed or security.encrypted):
         raise UadpError(
-            "publisher-id-type",
-            found=str(ext1 & flags.PUBLISHER_TYPE_MASK),
-            expected="0 (Byte) … 4 (String)",
-            offset=at,
+            "secured",
+            found=f"a message protected with key {security.token_id}",
+            expected="one without protection",
+            hint="open it with the keys of its security group first",
+            offset=header.security_at,
         )
-    if ext2 & flags.EXTENDED_2_RESERVED:
-        raise UadpError("reserved-bits", found=f"{ext2:#04x}", expected="ExtendedFlags2 bits 5-7 zero", offset=at)
-    kind = (ext2 & flags.MESSAGE_TYPE_MASK) >> flags.MESSAGE_TYPE_SHIFT
-    if kind in (flags.TYPE_PROBE, flags.TYPE_ANNOUNCEMENT):
-        raise UadpError(
-            "unsupported-discovery", found=f"NetworkMessage type {kind}", expected="a DataSetMessage payload"
-        )
-    if kind:
-        raise UadpError("message-type", found=str(kind), expected="0, 1 or 2", offset=at)
-    if ext2 & flags.CHUNK:
-        raise UadpError("unsupported-chunk", found="a chunked NetworkMessage", expected="a whole one", offset=at)
-    if ext1 & flags.SECURITY:
-        raise UadpError(
-            "unsupported-secured", found="a security header", expected="a message without security", offset=at
-        )
-    if ext1 & flags.PICOSECONDS and not ext1 & flags.TIMESTAMP:
-        raise UadpError("picoseconds-alone", found=f"{ext1:#04x}", expected="a timestamp as well", offset=at)
-    return ext1, ext2
-
-
-def _publisher_id(cursor: Cursor, ext1: int) -> PublisherId:
-    kind = PublisherIdType(ext1 & flags.PUBLISHER_TYPE_MASK)
-    what = "PublisherId"
-    if kind is PublisherIdType.STRING:
-        at = cursor.pos
-        text = cursor.string(PUBLISHER_ID_BYTES_MAX, what)
-        if not text:
-            raise UadpError("publisher-id-empty", found="no text", expected="a String PublisherId", offset=at)
-        return PublisherId(kind, text)
-    read = (cursor.u8, cursor.u16, cursor.u32, cursor.u64)[kind]
-    return PublisherId(kind, read(what))
-
-
-def _group_header(cursor: Cursor) -> GroupHeader:
-    at = cursor.pos
-    present = cursor.u8("GroupFlags")
-    if present & flags.GROUP_RESERVED:
-        raise UadpError("reserved-bits", found=f"{present:#04x}", expected="GroupFlags bits 4-7 zero", offset=at)
-    return GroupHeader(
-        cursor.u16("WriterGroupId") if present & flags.GROUP_WRITER_ID else None,
-        cursor.u32("GroupVersion") if present & flags.GROUP_VERSION else None,
-        cursor.u16("NetworkMessageNumber") if present & flags.GROUP_NUMBER else None,
-        cursor.u16("SequenceNumber") if present & flags.GROUP_SEQUENCE else None,
+    promoted = _promoted_fields(data, header.promoted) if header.promoted is not None else None
+    cursor = Cursor(data, header.payload_at, len(data))
+    messages: tuple[DataSetMessage, ...] = ()
+    chunk: Chunk | None = None
+    discovery: Announcement | Probe | None = None
+    writer_ids = header.writer_ids
+    if header.chunked:
+        chunk, writer_ids = _chunk(cursor, header), None
+    elif header.message_type == flags.TYPE_PROBE:
+        discovery = decode_probe(cursor)
+    elif header.message_type == flags.TYPE_ANNOUNCEMENT:
+        discovery = decode_announcement(cursor)
+    else:
+        messages = _payload(cursor, writer_ids)
+    return NetworkMessage(
+        header.publisher,
+        header.class_id,
+        header.group,
+        writer_ids,
+        header.timestamp,
+        header.picoseconds,
+        promoted,
+        messages,
+        security,
+        chunk,
+        discovery,
     )
 
 
-def _payload_header(cursor: Cursor) -> tuple[int, ...]:
+def decode_data_set_message(data: bytes) -> DataSetMessage:
+    """One DataSetMessage alone, as a payload put together from chunks is (up to PAYLOAD_BYTES_MAX)."""
+    return _data_set_message(Cursor(data, 0, len(data)))
+
+
+def _chunk(cursor: Cursor, header: Header) -> Chunk:
     at = cursor.pos
-    count = cursor.u8("message count")
-    if count == 0:
-        raise UadpError("payload-empty", found="0 DataSetMessages", expected="1 or more", offset=at)
-    return tuple([cursor.u16("DataSetWriterId") for _ in range(count)])
+    sequence = cursor.u16("MessageSequenceNumber")
+    offset, total = cursor.u32("ChunkOffset"), cursor.u32("TotalSize")
+    if total > PAYLOAD_BYTES_MAX:
+        raise UadpError("chunk-total", found=f"{total} bytes", expected=f"at most {PAYLOAD_BYTES_MAX}", offset=at)
+    data = cursor.byte_string(len(cursor.data), "ChunkData")
+    if not data or offset + len(data) > total:
+        raise UadpError(
+            "chunk-range",
+            found=f"{len(data or b'')} bytes at {offset} of {total}",
+            expected="one byte or more, inside the payload",
+            offset=at,
+        )
+    if cursor.pos != cursor.end:
+        raise UadpError("trailing-bytes", found="bytes after the chunk", expected="the end", offset=cursor.pos)
+    writer_id = header.writer_ids[0] if header.writer_ids is not None else None
+    return Chunk(writer_id, sequence, offset, total, data, header.message_type == flags.TYPE_ANNOUNCEMENT)
 
 
-def _picoseconds(cursor: Cursor) -> int:
-    at = cursor.pos
-    value = cursor.u16("PicoSeconds")
-    if value > PICOSECONDS_MAX:
-        raise UadpError("picoseconds-range", found=str(value), expected=f"at most {PICOSECONDS_MAX}", offset=at)
-    return value
-
-
-def _promoted_fields(cursor: Cursor) -> tuple[Variant, ...]:
-    size = cursor.u16("promoted fields size")
-    start = cursor.take(size, "promoted fields")
-    inner = Cursor(cursor.data, start, start + size)
+def _promoted_fields(data: bytes, bounds: tuple[int, int]) -> tuple[Variant, ...]:
+    inner = Cursor(data, *bounds)
     promoted: list[Variant] = []
     while inner.pos < inner.end:
         if len(promoted) == FIELDS_MAX:
@@ -171,32 +134,35 @@ def _data_set_message(cursor: Cursor) -> DataSetMessage:
         raise UadpError("field-encoding", found="3 (reserved)", expected="Variant, RawData, DataValue", offset=at)
     flags2 = cursor.u8("DataSetFlags2") if flags1 & flags.DSM_FLAGS_2 else 0
     kind = _message_kind(flags2, at + 1)
+    if kind is MessageKind.EVENT and encoding_bits != FieldEncoding.VARIANT:
+        raise UadpError("event-encoding", found=FieldEncoding(encoding_bits).name, expected="Variants", offset=at)
     sequence = cursor.u16("sequence number") if flags1 & flags.DSM_SEQUENCE else None
     timestamp = cursor.i64("timestamp") if flags2 & flags.DSM_TIMESTAMP else None
-    picoseconds = _picoseconds(cursor) if flags2 & flags.DSM_PICOSECONDS else None
+    picoseconds = read_picoseconds(cursor) if flags2 & flags.DSM_PICOSECONDS else None
     status = cursor.u16("status") if flags1 & flags.DSM_STATUS else None
     major = cursor.u32("configuration major version") if flags1 & flags.DSM_MAJOR else None
     minor = cursor.u32("configuration minor version") if flags1 & flags.DSM_MINOR else None
     encoding = FieldEncoding(encoding_bits)
     fields, indices, raw = _body(cursor, kind, encoding)
-    if cursor.pos != cursor.end:
+    padding = cursor.end - cursor.pos
+    if padding and cursor.rest().strip(b"\x00"):
         raise UadpError(
             "trailing-bytes",
-            found=f"{cursor.end - cursor.pos} bytes after the last field",
-            expected="the end of the DataSetMessage",
-            offset=cursor.pos,
+            found=f"{padding} bytes after the last field",
+            expected="the end of the DataSetMessage or zeros up to its ConfiguredSize",
+            offset=cursor.pos - padding,
         )
-    return DataSetMessage(kind, encoding, fields, indices, raw, sequence, timestamp, picoseconds, status, major, minor)
+    return DataSetMessage(
+        kind, encoding, fields, indices, raw, sequence, timestamp, picoseconds, status, major, minor, True, padding
+    )
 
 
 def _message_kind(flags2: int, at: int) -> MessageKind:
     if flags2 & flags.DSM_FLAGS_2_RESERVED:
         raise UadpError("reserved-bits", found=f"{flags2:#04x}", expected="DataSetFlags2 bits 6, 7 zero", offset=at)
     kind = flags2 & flags.DSM_KIND_MASK
-    if kind == MessageKind.EVENT:
-        raise UadpError("unsupported-event", found="an event message", expected="a data message", offset=at)
     if kind > MessageKind.KEEP_ALIVE:
-        raise UadpError("data-set-message-type", found=str(kind), expected="0, 1 or 3", offset=at)
+        raise UadpError("data-set-message-type", found=str(kind), expected="0, 1, 2 or 3", offset=at)
     if flags2 & flags.DSM_PICOSECONDS and not flags2 & flags.DSM_TIMESTAMP:
         raise UadpError("picoseconds-alone", found=f"{flags2:#04x}", expected="a timestamp as well", offset=at)
     return MessageKind(kind)
@@ -215,7 +181,7 @@ def _body(
     if count > FIELDS_MAX:
         raise UadpError("too-many-fields", found=str(count), expected=f"at most {FIELDS_MAX}", offset=at)
     decode_field = decode_variant if encoding is FieldEncoding.VARIANT else decode_data_value
-    if kind is MessageKind.KEY_FRAME:
+    if kind is not MessageKind.DELTA_FRAME:
         return tuple([decode_field(cursor) for _ in range(count)]), None, None
     fields: list[Field] = []
     indices: dict[int, None] = {}

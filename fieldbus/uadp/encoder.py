@@ -5,9 +5,18 @@ from __future__ import annotations
 import struct
 
 from fieldbus.uadp import flags
+from fieldbus.uadp.discovery import Probe, encode_discovery
 from fieldbus.uadp.errors import UadpError
-from fieldbus.uadp.limits import FIELDS_MAX, MESSAGE_BYTES_MAX, PICOSECONDS_MAX, PUBLISHER_ID_BYTES_MAX
+from fieldbus.uadp.limits import (
+    FIELDS_MAX,
+    MESSAGE_BYTES_MAX,
+    NONCE_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    PICOSECONDS_MAX,
+    PUBLISHER_ID_BYTES_MAX,
+)
 from fieldbus.uadp.model import (
+    Chunk,
     DataSetMessage,
     FieldEncoding,
     GroupHeader,
@@ -15,9 +24,11 @@ from fieldbus.uadp.model import (
     NetworkMessage,
     PublisherId,
     PublisherIdType,
+    SecurityHeader,
 )
+from fieldbus.uadp.packing import pack_header, pack_string
 from fieldbus.uadp.types import BuiltinType, DataValue, Field, Variant
-from fieldbus.uadp.values import encode_data_value, encode_variant, pack_header, pack_string
+from fieldbus.uadp.values import encode_data_value, encode_variant
 
 _U8, _U16, _U32, _U64 = 0xFF, 0xFFFF, 0xFFFF_FFFF, 2**64 - 1
 _I64 = 2**63 - 1
@@ -42,9 +53,23 @@ def encode(message: NetworkMessage) -> bytes:
     _picoseconds(out, message.timestamp, message.picoseconds)
     if message.promoted is not None:
         _promoted(out, message.promoted)
-    _payload(out, message)
+    if message.security is not None:
+        _security(out, message.security)
+    out += encode_payload(message)
     if len(out) > MESSAGE_BYTES_MAX:
         raise UadpError("message-too-long", found=f"{len(out)} bytes", expected=f"at most {MESSAGE_BYTES_MAX}")
+    return bytes(out)
+
+
+def encode_payload(message: NetworkMessage) -> bytes:
+    """The payload alone, of any size: what is cut into chunks where it does not fit."""
+    out = bytearray()
+    if message.chunk is not None:
+        _chunk(out, message.chunk)
+    elif message.discovery is not None:
+        encode_discovery(out, message.discovery)
+    else:
+        _payload(out, message)
     return bytes(out)
 
 
@@ -56,20 +81,30 @@ def header_size(message: NetworkMessage) -> int:
 
 
 def _header(out: bytearray, message: NetworkMessage) -> None:
-    publisher, group, writer_ids = message.publisher, message.group, message.writer_ids
-    ext2 = flags.PROMOTED if message.promoted is not None else 0
+    _check_parts(message)
+    publisher, group, chunk = message.publisher, message.group, message.chunk
+    writer_ids = message.writer_ids
+    announcement = chunk.announcement if chunk is not None else message.discovery is not None
+    kind = flags.TYPE_PROBE if isinstance(message.discovery, Probe) else flags.TYPE_ANNOUNCEMENT
+    ext2 = (
+        (flags.PROMOTED if message.promoted is not None else 0)
+        | (flags.CHUNK if chunk is not None else 0)
+        | (kind << flags.MESSAGE_TYPE_SHIFT if announcement else 0)
+    )
     ext1 = (
         (publisher.type if publisher is not None else 0)
         | (flags.CLASS_ID if message.class_id is not None else 0)
         | (flags.TIMESTAMP if message.timestamp is not None else 0)
         | (flags.PICOSECONDS if message.picoseconds is not None else 0)
+        | (flags.SECURITY if message.security is not None else 0)
         | (flags.EXTENDED_2 if ext2 else 0)
     )
+    payload_header = writer_ids is not None or (chunk is not None and chunk.writer_id is not None)
     out.append(
         flags.VERSION
         | (flags.PUBLISHER_ID if publisher is not None else 0)
         | (flags.GROUP_HEADER if group is not None else 0)
-        | (flags.PAYLOAD_HEADER if writer_ids is not None else 0)
+        | (flags.PAYLOAD_HEADER if payload_header else 0)
         | (flags.EXTENDED_1 if ext1 else 0)
     )
     if ext1:
@@ -88,6 +123,57 @@ def _header(out: bytearray, message: NetworkMessage) -> None:
         out.append(len(writer_ids))
         for writer_id in writer_ids:
             out += pack_header("H", writer_id, _U16)
+    if chunk is not None and chunk.writer_id is not None:
+        out += pack_header("H", chunk.writer_id, _U16)
+
+
+def _check_parts(message: NetworkMessage) -> None:
+    """Refuse a message with two kinds of payload, or a discovery message with the headers of data."""
+    chunk, discovery = message.chunk, message.discovery
+    special = chunk is not None or discovery is not None
+    found = discovery is not None or (chunk is not None and chunk.announcement)
+    wrong = (
+        (special and (bool(message.messages) or message.writer_ids is not None))
+        or (chunk is not None and discovery is not None)
+        or (chunk is not None and chunk.announcement and chunk.writer_id is not None)
+        or (
+            found
+            and (
+                message.publisher is None
+                or message.group is not None
+                or message.class_id is not None
+                or message.timestamp is not None
+                or message.promoted is not None
+            )
+        )
+    )
+    if wrong:
+        raise UadpError(
+            "message-shape",
+            found="parts that exclude each other",
+            expected="DataSetMessages or one chunk or, without data headers, one discovery message",
+        )
+
+
+def _security(out: bytearray, header: SecurityHeader) -> None:
+    if header.signed or header.encrypted:
+        raise UadpError("secured", found="a protected message", expected="one without protection; seal it afterwards")
+    if len(header.nonce) > NONCE_BYTES_MAX:
+        raise UadpError("nonce-length", found=f"{len(header.nonce)} bytes", expected=f"at most {NONCE_BYTES_MAX}")
+    out.append(flags.FORCE_KEY_RESET if header.force_key_reset else 0)
+    out += pack_header("I", header.token_id, _U32)
+    out.append(len(header.nonce))
+    out += header.nonce
+
+
+def _chunk(out: bytearray, chunk: Chunk) -> None:
+    if not chunk.data or chunk.offset < 0 or chunk.offset + len(chunk.data) > chunk.total:
+        raise UadpError("chunk-range", found=f"{len(chunk.data)} bytes", expected="one or more, inside the payload")
+    if chunk.total > PAYLOAD_BYTES_MAX:
+        raise UadpError("chunk-total", found=f"{chunk.total} bytes", expected=f"at most {PAYLOAD_BYTES_MAX}")
+    out += pack_header("H", chunk.sequence, _U16)
+    out += struct.pack("<IIi", chunk.offset, chunk.total, len(chunk.data))
+    out += chunk.data
 
 
 def _publisher_id(out: bytearray, publisher: PublisherId) -> None:
@@ -180,7 +266,7 @@ def _data_set_message(message: DataSetMessage) -> bytes:
         if item is not None:
             out += pack_header(letter, item, maximum)
     _body(out, message)
-    return bytes(out)
+    return bytes(out) + bytes(message.padding)
 
 
 def _body(out: bytearray, message: DataSetMessage) -> None:
@@ -202,7 +288,9 @@ def _check_shape(message: DataSetMessage) -> None:
     raw = message.encoding is FieldEncoding.RAW and message.kind is not MessageKind.KEEP_ALIVE
     delta = message.kind is MessageKind.DELTA_FRAME and not raw
     wrong = (
-        message.kind is MessageKind.EVENT
+        (message.kind is MessageKind.EVENT and message.encoding is not FieldEncoding.VARIANT)
+        or (raw and message.padding != 0)
+        or message.padding < 0
         or (message.raw is not None) is not raw
         or (message.indices is not None) is not delta
         or (message.fields and (raw or message.kind is MessageKind.KEEP_ALIVE))
@@ -214,7 +302,7 @@ def _check_shape(message: DataSetMessage) -> None:
         raise UadpError(
             "message-shape",
             found=f"{message.kind.name} / {message.encoding.name} with other parts",
-            expected="raw only with RawData, distinct indices only in a delta frame, no event",
+            expected="raw only with RawData, distinct indices only in a delta frame, events of Variants",
         )
 
 

@@ -22,3 +22,7 @@ class UadpError(FieldbusError):
 
 class LayoutError(UadpError):
     """A well-formed NetworkMessage that is not (or not usable as) the DataSet the deployment declares."""
+
+
+class SecurityError(UadpError):
+    """A message that its security group's keys and rules do not let in, or a key that cannot be used so."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fieldbus.uadp.limits import FIELDS_MAX
 from fieldbus.uadp.model import FieldEncoding, PublisherId
-from fieldbus.uadp.types import STRUCT_CODES, BuiltinType, Scalar
+from fieldbus.uadp.types import SCALAR_TYPES, STRUCT_CODES, BuiltinType, Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class DataSetLayout:
         names = [name for name, _ in self.fields]
         if len(set(names)) != len(names):
             raise ValueError("two fields have the same name")
-        if any(kind is BuiltinType.NULL for _, kind in self.fields):
-            raise ValueError("a field of type Null carries nothing")
+        if any(kind not in SCALAR_TYPES for _, kind in self.fields):
+            raise ValueError("a field is a number, Boolean, text, bytes, Guid, DateTime or StatusCode")
         if self.encoding is FieldEncoding.RAW and any(kind not in STRUCT_CODES for _, kind in self.fields):
             raise ValueError("RawData needs types of fixed size: numbers, Boolean, DateTime, StatusCode")
         for number in (self.writer_group_id, self.data_set_writer_id):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from uuid import UUID
 
+from fieldbus.uadp.discovery import Announcement, Probe
 from fieldbus.uadp.types import Field, Variant
 
 
@@ -65,6 +66,7 @@ class DataSetMessage:
     index of each. With RawData (layout known only to the subscriber) ``raw`` holds the bytes after the
     header and ``fields`` is empty; a message whose valid bit is off keeps all its bytes there.
     ``timestamp`` is in ticks, ``picoseconds`` in 10 ps steps, ``status`` the upper half of a StatusCode.
+    ``padding``: zero bytes after the fields, up to a ConfiguredSize (RawData keeps its padding in ``raw``).
     """
 
     kind: MessageKind = MessageKind.KEY_FRAME
@@ -79,11 +81,42 @@ class DataSetMessage:
     config_major: int | None = None
     config_minor: int | None = None
     valid: bool = True
+    padding: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityHeader:
+    """SecurityHeader (7.2.4.4.2): what protects the message, under which key, with which nonce."""
+
+    token_id: int = 0
+    nonce: bytes = b""
+    signed: bool = False
+    encrypted: bool = False
+    force_key_reset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of one DataSetMessage, or of one announcement (7.2.4.4.4).
+
+    ``writer_id`` None: no payload header. ``sequence``: that of the whole payload; ``offset``, ``total``: bytes.
+    """
+
+    writer_id: int | None
+    sequence: int
+    offset: int
+    total: int
+    data: bytes
+    announcement: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkMessage:
-    """One NetworkMessage. Without a payload header (``writer_ids`` None) it carries exactly one message."""
+    """One NetworkMessage, which carries DataSetMessages or one chunk or one discovery message.
+
+    Without a payload header (``writer_ids`` None) ``messages`` is exactly one. ``security`` is a header that
+    protects nothing (discovery messages have one by rule): protected messages are opened before they are decoded.
+    """
 
     publisher: PublisherId | None = None
     class_id: UUID | None = None
@@ -93,3 +126,6 @@ class NetworkMessage:
     picoseconds: int | None = None
     promoted: tuple[Variant, ...] | None = None
     messages: tuple[DataSetMessage, ...] = ()
+    security: SecurityHeader | None = None
+    chunk: Chunk | None = None
+    discovery: Announcement | Probe | None = None

@@ -32,6 +32,7 @@ class Plan:
     ticks_picoseconds: int
     status: int
     first_value: int
+    end_value: int
     type_bytes: tuple[int, ...] | None  # Variant only: the type byte before each value
     all_good: tuple[int, ...]
 
@@ -50,11 +51,11 @@ class Plan:
         if ticks <= 0:
             return None
         if self.type_bytes is None:
-            values = items[self.first_value :]
+            values = items[self.first_value : self.end_value]
         else:
-            if items[self.first_value - 1 :: 2] != self.type_bytes:
+            if items[self.first_value - 1 : self.end_value : 2] != self.type_bytes:
                 return None
-            values = items[self.first_value :: 2]
+            values = items[self.first_value : self.end_value : 2]
         picoseconds = items[self.ticks_picoseconds] if self.ticks_picoseconds != _ABSENT else 0
         status = items[self.status] << 16 if self.status != _ABSENT else 0
         return DataSetSample(items[self.sequence], ticks_to_ns(ticks, picoseconds), values, status, self.all_good)
@@ -94,10 +95,10 @@ def build_plan(layout: DataSetLayout, message: NetworkMessage, data: bytes) -> P
     """A plan for messages shaped like ``message`` (just decoded from ``data`` and accepted for ``layout``).
 
     None where the shape has no plan: types of variable size, DataValues, several messages, promoted fields,
-    bad-quality fields, no sequence number or timestamp, or a header longer than it need be.
+    a security header, bad-quality fields, no sequence number or timestamp, or a header longer than it need be.
     """
     codes = layout.struct_codes
-    if codes is None or len(message.messages) != 1 or message.promoted is not None:
+    if codes is None or len(message.messages) != 1 or message.promoted is not None or message.security:
         return None
     body = message.messages[0]
     group_sequence = message.group.sequence if message.group is not None else None
@@ -134,6 +135,10 @@ def build_plan(layout: DataSetLayout, message: NetworkMessage, data: bytes) -> P
         if variant:
             shape.variable("B")
         shape.variable(code)
+    first_value = len(shape.codes) - len(codes) * (2 if variant else 1) + (1 if variant else 0)
+    end_value = len(shape.codes)
+    shape.constant(body.padding)
+    shape.flush()
     own_ticks = ticks != _ABSENT
     return Plan(
         shape=Struct("<" + "".join(shape.codes)),
@@ -143,7 +148,8 @@ def build_plan(layout: DataSetLayout, message: NetworkMessage, data: bytes) -> P
         ticks=ticks if own_ticks else network_ticks,
         ticks_picoseconds=body_ps if own_ticks else network_ps,
         status=status,
-        first_value=len(shape.codes) - len(codes) * (2 if variant else 1) + (1 if variant else 0),
+        first_value=first_value,
+        end_value=end_value,
         type_bytes=tuple(int(kind) for _, kind in layout.fields) if variant else None,
         all_good=(0,) * len(codes),
     )

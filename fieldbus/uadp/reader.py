@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from struct import Struct
 from struct import error as struct_error
+from uuid import UUID
 
 from fieldbus.uadp.decoder import decode
 from fieldbus.uadp.errors import LayoutError
 from fieldbus.uadp.layout import DataSetLayout, DataSetSample
 from fieldbus.uadp.model import DataSetMessage, FieldEncoding, MessageKind, NetworkMessage
 from fieldbus.uadp.plan import Plan, build_plan
+from fieldbus.uadp.security import SecureReader
 from fieldbus.uadp.sequence import MODULUS
 from fieldbus.uadp.times import ticks_to_ns
 from fieldbus.uadp.types import BuiltinType, DataValue, Field, Scalar
 
+_SCALARS = bool | int | float | str | bytes | UUID | None
 _BAD = 2  # severity bits of a StatusCode (OPC 10000-4, 7.39): 00 good, 01 uncertain, 10 bad
 
 
@@ -24,10 +27,12 @@ class LayoutReader:
     reader waits for the next key frame rather than mix old and new values.
     """
 
-    __slots__ = ("_layout", "_plan", "_raw", "_sequence", "_status", "_values")
+    __slots__ = ("_layout", "_plan", "_raw", "_security", "_sequence", "_status", "_values")
 
-    def __init__(self, layout: DataSetLayout) -> None:
+    def __init__(self, layout: DataSetLayout, *, security: SecureReader | None = None) -> None:
+        """``security``: opens the messages first, and nothing that is not protected as it demands gets in."""
         self._layout = layout
+        self._security = security
         self._plan: Plan | None = None
         codes = layout.struct_codes
         self._raw = Struct("<" + codes) if layout.encoding is FieldEncoding.RAW and codes else None
@@ -43,12 +48,15 @@ class LayoutReader:
     def read(self, data: bytes) -> DataSetSample:
         """The sample in one datagram.
 
-        Raises UadpError for bytes that are no acceptable NetworkMessage, LayoutError for another DataSet's
+        Raises UadpError for bytes that are no acceptable NetworkMessage, SecurityError for one that its keys do not
+        let in, LayoutError for another DataSet's
         message or one without usable values: ``publisher``, ``writer-group``, ``writer``, ``writer-repeated``,
-        ``data-set-invalid``, ``keep-alive``, ``field-encoding-mismatch``, ``config-version``, ``field-count``,
-        ``field-type``, ``field-index``, ``field-missing``, ``raw-size``, ``unsupported-raw-delta``,
+        ``data-set-invalid``, ``keep-alive``, ``data-set-event``, ``field-encoding-mismatch``, ``config-version``,
+        ``field-count``, ``field-type``, ``field-index``, ``field-missing``, ``raw-size``, ``unsupported-raw-delta``,
         ``delta-without-key``, ``sequence-missing``, ``timestamp-missing``, ``timestamp-range``.
         """
+        if self._security is not None:
+            data = self._security.open(data).data
         sample = self._plan.read(data) if self._plan is not None else None
         if sample is None:
             message = decode(data)
@@ -83,6 +91,8 @@ class LayoutReader:
             raise LayoutError("data-set-invalid", found="a cleared valid bit", expected="a valid message")
         if body.kind is MessageKind.KEEP_ALIVE:
             raise LayoutError("keep-alive", found="a keep-alive message", expected="values")
+        if body.kind is MessageKind.EVENT:
+            raise LayoutError("data-set-event", found="an event message", expected="a data message")
         _same("field-encoding-mismatch", body.encoding.name, layout.encoding.name)
         if layout.config_version is not None:
             _same("config-version", (body.config_major, body.config_minor), layout.config_version)
@@ -140,10 +150,11 @@ class LayoutReader:
             if not isinstance(field.value, int) or field.array or field.value >> 30 < _BAD:
                 raise LayoutError("field-type", found=f"StatusCode for {name}", expected=kind.name)
             return None, field.value
-        if field.type is not kind or field.array or isinstance(field.value, tuple):
+        value = field.value
+        if field.type is not kind or field.array or not isinstance(value, _SCALARS):
             found = field.type.name + (" array" if field.array else "")
             raise LayoutError("field-type", found=f"{found} for field {name}", expected=kind.name)
-        return field.value, status
+        return value, status
 
 
 def _same(code: str, found: object, expected: object) -> None:

@@ -1,18 +1,18 @@
-"""Built-in types, Variant and DataValue of OPC 10000-6 as far as DataSet fields use them."""
+"""Built-in types, Variant and DataValue of OPC 10000-6 as far as PubSub uses them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import TypeAlias, Union
 from uuid import UUID
 
 Scalar: TypeAlias = bool | int | float | str | bytes | UUID | None
-"""One value: String and ByteString may be null (``None``); DateTime is an ``int`` of 100 ns ticks since 1601."""
+"""One plain value: String and ByteString may be null (``None``); DateTime is an ``int`` of 100 ns ticks since 1601."""
 
 
 class BuiltinType(IntEnum):
-    """Built-in type numbers of OPC 10000-6, table 1: the supported ones."""
+    """Built-in type numbers of OPC 10000-6, table 1, without DiagnosticInfo (25), which is no DataSet field."""
 
     NULL = 0
     BOOLEAN = 1
@@ -30,7 +30,15 @@ class BuiltinType(IntEnum):
     DATETIME = 13
     GUID = 14
     BYTESTRING = 15
+    XMLELEMENT = 16
+    NODEID = 17
+    EXPANDEDNODEID = 18
     STATUSCODE = 19
+    QUALIFIEDNAME = 20
+    LOCALIZEDTEXT = 21
+    EXTENSIONOBJECT = 22
+    DATAVALUE = 23
+    VARIANT = 24
 
 
 STRUCT_CODES: dict[int, str] = {
@@ -50,14 +58,64 @@ STRUCT_CODES: dict[int, str] = {
 }
 """``struct`` codes of the types of fixed size (Guid is fixed too, but not a number)."""
 
+SCALAR_TYPES = frozenset(
+    {*STRUCT_CODES, BuiltinType.STRING, BuiltinType.GUID, BuiltinType.BYTESTRING}  # what ``Scalar`` can hold
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeId:
+    """Identifier of a node: numeric (int), String (str or null), Guid (UUID) or opaque (bytes)."""
+
+    namespace: int = 0
+    identifier: int | str | UUID | bytes | None = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandedNodeId:
+    """A NodeId with an optional namespace URI and server index."""
+
+    node: NodeId
+    namespace_uri: str | None = None
+    server_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QualifiedName:
+    """A name with its namespace index."""
+
+    namespace: int = 0
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalizedText:
+    """Text for people with its locale; either may be absent."""
+
+    text: str | None = None
+    locale: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionObject:
+    """A structure of any type, kept as bytes: ``body`` None = no body; ``xml`` says which encoding the bytes are."""
+
+    type_id: NodeId
+    body: bytes | None = None
+    xml: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A typed value. ``value`` is a scalar, or for ``array`` a tuple of scalars or ``None`` (null array)."""
+    """A typed value: one value, or for ``array`` a tuple of them or ``None`` (null array).
+
+    ``dimensions`` of a matrix, whose values are then in row-major order; ``None`` for a scalar or a plain array.
+    """
 
     type: BuiltinType
-    value: Scalar | tuple[Scalar, ...]
+    value: Builtin | tuple[Builtin, ...]
     array: bool = False
+    dimensions: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +134,7 @@ class DataValue:
 
 
 Field: TypeAlias = Variant | DataValue
+Builtin: TypeAlias = Union[
+    Scalar, NodeId, ExpandedNodeId, QualifiedName, LocalizedText, ExtensionObject, DataValue, "Variant"
+]
+"""One value of any built-in type."""

@@ -1,26 +1,32 @@
-"""Variant and DataValue on the wire (OPC 10000-6, 5.2.2.16 and 5.2.2.17), scalars and one-dimensional arrays."""
+"""Variant and DataValue on the wire (OPC 10000-6, 5.2.2.16 and 5.2.2.17): scalars, arrays, matrices, nested values."""
 
 from __future__ import annotations
 
+import math
 import struct
 from uuid import UUID
 
 from fieldbus.uadp.cursor import Cursor
 from fieldbus.uadp.errors import UadpError
-from fieldbus.uadp.limits import ARRAY_ELEMENTS_MAX, PICOSECONDS_MAX, STRING_BYTES_MAX
-from fieldbus.uadp.types import STRUCT_CODES, BuiltinType, DataValue, Scalar, Variant
+from fieldbus.uadp.identifiers import DECODERS, ENCODERS
+from fieldbus.uadp.limits import ARRAY_ELEMENTS_MAX, DEPTH_MAX, DIMENSIONS_MAX, PICOSECONDS_MAX, STRING_BYTES_MAX
+from fieldbus.uadp.packing import pack_fixed, pack_header, pack_string, value_type_error
+from fieldbus.uadp.types import STRUCT_CODES, Builtin, BuiltinType, DataValue, Variant
 
 _ARRAY = 0x80
 _DIMENSIONS = 0x40
 _TYPE_MASK = 0x3F
 _FIXED = {code: struct.Struct("<" + letter) for code, letter in STRUCT_CODES.items()}
 _TYPES = {int(member): member for member in BuiltinType}
-_INTEGERS = frozenset("bBhHiIqQ")
 _NULL = Variant(BuiltinType.NULL, None)
 
 
-def decode_variant(cursor: Cursor) -> Variant:
-    """One Variant. Raises ``unsupported-type``, ``unsupported-matrix``, ``variant-null-array`` or a read error."""
+def decode_variant(cursor: Cursor, depth: int = 0) -> Variant:
+    """One Variant, ``depth`` levels inside others.
+
+    Raises ``unsupported-type``, ``variant-null-array``, ``variant-in-variant``, ``array-dimensions``,
+    ``nested-too-deep`` or a read error.
+    """
     at = cursor.pos
     mask = cursor.u8("Variant encoding byte")
     fixed = _FIXED.get(mask)
@@ -34,28 +40,45 @@ def decode_variant(cursor: Cursor) -> Variant:
         raise UadpError(
             "unsupported-type",
             found=f"built-in type {mask & _TYPE_MASK}",
-            expected="Boolean … ByteString or StatusCode",
+            expected="Boolean … Variant, without DiagnosticInfo",
             offset=at,
         )
-    if mask & _DIMENSIONS:
-        raise UadpError("unsupported-matrix", found="array dimensions", expected="a scalar or 1-D array", offset=at)
     if not mask & _ARRAY:
-        return Variant(kind, _decode_scalar(cursor, kind))
+        if mask & _DIMENSIONS:
+            raise UadpError("array-dimensions", found="dimensions of a scalar", expected="an array", offset=at)
+        if kind is BuiltinType.VARIANT:
+            raise UadpError("variant-in-variant", found="a Variant as scalar", expected="an array of them", offset=at)
+        return Variant(kind, decode_value(cursor, kind, depth))
     if kind is BuiltinType.NULL:
         raise UadpError("variant-null-array", found="array of Null", expected="a typed array", offset=at)
-    return Variant(kind, _decode_array(cursor, kind), array=True)
+    values = decode_array(cursor, kind, depth)
+    dimensions = _decode_dimensions(cursor, values) if mask & _DIMENSIONS else None
+    return Variant(kind, values, True, dimensions)
 
 
-def _decode_scalar(cursor: Cursor, kind: BuiltinType) -> Scalar:
+def decode_value(cursor: Cursor, kind: BuiltinType, depth: int = 0) -> Builtin:
+    """One value of ``kind`` without a type byte, as arrays, structures and RawData have it."""
+    fixed = _FIXED.get(kind)
+    if fixed is not None:
+        value: Builtin = fixed.unpack_from(cursor.data, cursor.take(fixed.size, kind.name))[0]
+        return value
     if kind is BuiltinType.STRING:
         return cursor.string(STRING_BYTES_MAX, "String")
     if kind is BuiltinType.BYTESTRING:
         return cursor.byte_string(STRING_BYTES_MAX, "ByteString")
-    assert kind is BuiltinType.GUID, kind
-    return cursor.guid("Guid")
+    if kind is BuiltinType.GUID:
+        return cursor.guid("Guid")
+    if kind is BuiltinType.VARIANT or kind is BuiltinType.DATAVALUE:
+        if depth >= DEPTH_MAX:
+            raise UadpError(
+                "nested-too-deep", found=f"{depth + 1} levels", expected=f"at most {DEPTH_MAX}", offset=cursor.pos
+            )
+        return (decode_variant if kind is BuiltinType.VARIANT else decode_data_value)(cursor, depth + 1)
+    return DECODERS[kind](cursor)
 
 
-def _decode_array(cursor: Cursor, kind: BuiltinType) -> tuple[Scalar, ...] | None:
+def decode_array(cursor: Cursor, kind: BuiltinType, depth: int = 0) -> tuple[Builtin, ...] | None:
+    """Int32 length and elements; -1 is null. Raises ``length-negative``, ``array-too-long``, ``truncated``."""
     at = cursor.pos
     count = cursor.i32("array length")
     if count == -1:
@@ -71,35 +94,71 @@ def _decode_array(cursor: Cursor, kind: BuiltinType) -> tuple[Scalar, ...] | Non
         )
     letter = STRUCT_CODES.get(kind)
     if letter is None:
-        return tuple(_decode_scalar(cursor, kind) for _ in range(count))
+        return tuple([decode_value(cursor, kind, depth) for _ in range(count)])
     start = cursor.take(count * _FIXED[kind].size, "array elements")
     return struct.unpack_from(f"<{count}{letter}", cursor.data, start)
+
+
+def _decode_dimensions(cursor: Cursor, values: tuple[Builtin, ...] | None) -> tuple[int, ...]:
+    at = cursor.pos
+    count = cursor.i32("number of dimensions")
+    if not 2 <= count <= DIMENSIONS_MAX:
+        raise UadpError("array-dimensions", found=f"{count} dimensions", expected=f"2 to {DIMENSIONS_MAX}", offset=at)
+    start = cursor.take(4 * count, "array dimensions")
+    dimensions: tuple[int, ...] = struct.unpack_from(f"<{count}i", cursor.data, start)
+    _check_dimensions(dimensions, values, at)
+    return dimensions
+
+
+def _check_dimensions(
+    dimensions: tuple[int, ...], values: tuple[Builtin, ...] | None, offset: int | None = None
+) -> None:
+    elements = len(values or ())
+    if not 2 <= len(dimensions) <= DIMENSIONS_MAX or min(dimensions) < 0 or math.prod(dimensions) != elements:
+        raise UadpError(
+            "array-dimensions",
+            found=f"{list(dimensions)} for {elements} elements",
+            expected="dimensions whose product is the number of elements",
+            offset=offset,
+        )
 
 
 def encode_variant(out: bytearray, variant: Variant) -> None:
     """Append one Variant. Raises UadpError ``value-type`` or ``value-range`` for what has no encoding."""
     kind = _TYPES.get(variant.type)
     if kind is None or (kind is BuiltinType.NULL and (variant.array or variant.value is not None)):
-        raise _bad_value(variant.type, variant.value)
+        raise value_type_error(variant.type, variant.value)
     if not variant.array:
+        if kind is BuiltinType.VARIANT or variant.dimensions is not None:
+            raise value_type_error(kind, variant.value)
         out.append(kind)
         if kind is not BuiltinType.NULL:
             encode_scalar(out, kind, variant.value)
         return
-    out.append(kind | _ARRAY)
+    out.append(kind | _ARRAY | (_DIMENSIONS if variant.dimensions is not None else 0))
     values = variant.value
+    if values is not None and not isinstance(values, tuple):
+        raise value_type_error(kind, values)
+    encode_array(out, kind, values)
+    if variant.dimensions is not None:
+        _check_dimensions(variant.dimensions, values)
+        out += struct.pack(f"<i{len(variant.dimensions)}i", len(variant.dimensions), *variant.dimensions)
+
+
+def encode_array(out: bytearray, kind: BuiltinType, values: tuple[Builtin, ...] | None) -> None:
+    """Append Int32 length and elements; ``None`` gives length -1."""
     if values is None:
         out += struct.pack("<i", -1)
         return
-    if not isinstance(values, tuple) or len(values) > ARRAY_ELEMENTS_MAX:
-        raise _bad_value(kind, values)
+    if len(values) > ARRAY_ELEMENTS_MAX:
+        raise UadpError("array-too-long", found=f"{len(values)} elements", expected=f"at most {ARRAY_ELEMENTS_MAX}")
     out += struct.pack("<i", len(values))
     for value in values:
         encode_scalar(out, kind, value)
 
 
-def encode_scalar(out: bytearray, kind: BuiltinType, value: Scalar | tuple[Scalar, ...]) -> None:
-    """Append the body of one scalar of ``kind``, without a type byte (as RawData has it)."""
+def encode_scalar(out: bytearray, kind: BuiltinType, value: Builtin | tuple[Builtin, ...]) -> None:
+    """Append the body of one value of ``kind``, without a type byte (as RawData has it)."""
     letter = STRUCT_CODES.get(kind)
     if letter is not None:
         out += pack_fixed(kind, letter, value)
@@ -107,54 +166,21 @@ def encode_scalar(out: bytearray, kind: BuiltinType, value: Scalar | tuple[Scala
         out += value.bytes_le
     elif kind in (BuiltinType.STRING, BuiltinType.BYTESTRING):
         out += pack_string(kind, value, STRING_BYTES_MAX)
+    elif kind is BuiltinType.VARIANT and isinstance(value, Variant):
+        encode_variant(out, value)
+    elif kind is BuiltinType.DATAVALUE and isinstance(value, DataValue):
+        encode_data_value(out, value)
+    elif kind in ENCODERS:
+        ENCODERS[kind](out, value)
     else:
-        raise _bad_value(kind, value)
-
-
-def pack_fixed(kind: BuiltinType, letter: str, value: Scalar | tuple[Scalar, ...]) -> bytes:
-    """Bytes of one number or Boolean; a Boolean is never taken for an integer, nor a float for one."""
-    if letter == "?":
-        fits = isinstance(value, bool)
-    elif letter in _INTEGERS:
-        fits = isinstance(value, int) and not isinstance(value, bool)
-    else:
-        fits = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not fits:
-        raise _bad_value(kind, value)
-    try:
-        return _FIXED[kind].pack(value)
-    except (struct.error, OverflowError) as error:
-        raise UadpError("value-range", found=repr(value), expected=f"a value of {kind.name}") from error
-
-
-def pack_string(kind: BuiltinType, value: Scalar | tuple[Scalar, ...], maximum: int) -> bytes:
-    """Int32 length and bytes of a String or ByteString; ``None`` gives length -1."""
-    if value is None:
-        return struct.pack("<i", -1)
-    if kind is BuiltinType.STRING and isinstance(value, str):
-        try:
-            data = value.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise UadpError("value-range", found="a lone surrogate", expected="Unicode text") from error
-    elif kind is BuiltinType.BYTESTRING and isinstance(value, bytes):
-        data = value
-    else:
-        raise _bad_value(kind, value)
-    if len(data) > maximum:
-        raise UadpError("too-long", found=f"{len(data)} bytes", expected=f"at most {maximum}")
-    return struct.pack("<i", len(data)) + data
-
-
-def _bad_value(kind: int, value: object) -> UadpError:
-    name = kind.name if isinstance(kind, BuiltinType) else str(kind)
-    return UadpError("value-type", found=type(value).__name__, expected=f"a value of built-in type {name}")
+        raise value_type_error(kind, value)
 
 
 _HAS_VALUE, _HAS_STATUS, _HAS_SOURCE, _HAS_SERVER, _HAS_SOURCE_PS, _HAS_SERVER_PS = 1, 2, 4, 8, 16, 32
 _RESERVED = 0xC0
 
 
-def decode_data_value(cursor: Cursor) -> DataValue:
+def decode_data_value(cursor: Cursor, depth: int = 0) -> DataValue:
     """One DataValue. Raises ``datavalue-reserved-bits``, ``picoseconds-alone`` or an error of its Variant.
 
     A picosecond count of 10,000 or more is read as 9,999, as the standard orders.
@@ -167,7 +193,7 @@ def decode_data_value(cursor: Cursor) -> DataValue:
         raise UadpError(
             "picoseconds-alone", found=f"{mask:#04x}", expected="picoseconds only with their timestamp", offset=at
         )
-    value = decode_variant(cursor) if mask & _HAS_VALUE else None
+    value = decode_variant(cursor, depth) if mask & _HAS_VALUE else None
     status = cursor.u32("status") if mask & _HAS_STATUS else None
     source = cursor.i64("source timestamp") if mask & _HAS_SOURCE else None
     source_ps = min(cursor.u16("source picoseconds"), PICOSECONDS_MAX) if mask & _HAS_SOURCE_PS else None
@@ -201,13 +227,3 @@ def encode_data_value(out: bytearray, value: DataValue) -> None:
     ):
         if item is not None:
             out += pack_header(letter, item, maximum)
-
-
-def pack_header(letter: str, value: int, maximum: int) -> bytes:
-    """Bytes of one header integer; raises ``value-range`` outside the type or above ``maximum``."""
-    try:
-        if value <= maximum:
-            return struct.pack("<" + letter, value)
-    except struct.error:
-        pass  # falls to the one report below
-    raise UadpError("value-range", found=repr(value), expected=f"an integer up to {maximum}")

@@ -8,6 +8,7 @@ from fieldbus.uadp.encoder import encode
 from fieldbus.uadp.errors import UadpError
 from fieldbus.uadp.layout import DataSetLayout
 from fieldbus.uadp.model import DataSetMessage, FieldEncoding, GroupHeader, NetworkMessage
+from fieldbus.uadp.security import SecureWriter
 from fieldbus.uadp.sequence import MODULUS
 from fieldbus.uadp.times import ns_to_ticks
 from fieldbus.uadp.types import BuiltinType, DataValue, Field, Scalar, Variant
@@ -19,12 +20,14 @@ _BAD = 2
 class LayoutWriter:
     """Writes key frames with sequence number, timestamp and status; counts the sequence itself."""
 
-    __slots__ = ("_layout", "_sequence")
+    __slots__ = ("_layout", "_security", "_sequence")
 
-    def __init__(self, layout: DataSetLayout, *, first_sequence: int = 0) -> None:
+    def __init__(self, layout: DataSetLayout, *, first_sequence: int = 0, security: SecureWriter | None = None) -> None:
+        """``security`` seals every message; the sequence goes on over a change of its key."""
         if not 0 <= first_sequence < MODULUS:
             raise ValueError(f"sequence number {first_sequence} is outside 0 … 65535")
         self._layout = layout
+        self._security = security
         self._sequence = first_sequence
 
     @property
@@ -74,6 +77,8 @@ class LayoutWriter:
                 ),
             )
         )
+        if self._security is not None:
+            data = self._security.seal(data)
         self._sequence = (self._sequence + 1) % MODULUS
         return data
 

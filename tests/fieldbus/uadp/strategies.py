@@ -7,18 +7,35 @@ from typing import Any
 from hypothesis import strategies as st
 
 from fieldbus.uadp import (
+    Announcement,
+    ApplicationAnnouncement,
     BuiltinType,
+    Chunk,
+    ConnectionsAnnouncement,
     DataSetLayout,
     DataSetMessage,
     DataValue,
+    ExpandedNodeId,
+    ExtensionObject,
     FieldEncoding,
     GroupHeader,
+    LocalizedText,
     MessageKind,
+    MetaDataAnnouncement,
     NetworkMessage,
+    NodeId,
+    Probe,
+    PublisherEndpoints,
     PublisherId,
     PublisherIdType,
+    QualifiedName,
+    SecurityHeader,
+    StatusAnnouncement,
     Variant,
+    WriterConfiguration,
 )
+from fieldbus.uadp import configuration as conf
+from fieldbus.uadp import metadata as meta
 
 INT_RANGES = {
     BuiltinType.SBYTE: (-(2**7), 2**7 - 1),
@@ -32,8 +49,8 @@ INT_RANGES = {
     BuiltinType.DATETIME: (-(2**63), 2**63 - 1),
     BuiltinType.STATUSCODE: (0, 2**32 - 1),
 }
-TYPED = [kind for kind in BuiltinType if kind is not BuiltinType.NULL]
-FIXED = [kind for kind in TYPED if kind not in (BuiltinType.STRING, BuiltinType.BYTESTRING, BuiltinType.GUID)]
+NESTED = (BuiltinType.VARIANT, BuiltinType.DATAVALUE)
+FIXED = [*INT_RANGES, BuiltinType.BOOLEAN, BuiltinType.FLOAT, BuiltinType.DOUBLE]
 
 
 def scalars(kind: BuiltinType) -> st.SearchStrategy[Any]:
@@ -50,17 +67,48 @@ def scalars(kind: BuiltinType) -> st.SearchStrategy[Any]:
         return st.none() | st.text(max_size=20)
     if kind is BuiltinType.BYTESTRING:
         return st.none() | st.binary(max_size=20)
-    return st.uuids()
+    if kind is BuiltinType.GUID:
+        return st.uuids()
+    return OTHERS[kind]
+
+
+texts = st.none() | st.text(max_size=8)
+node_ids = st.builds(
+    NodeId,
+    st.integers(0, 300) | st.integers(0, 0xFFFF),
+    st.integers(0, 300) | st.integers(0, 0xFFFF_FFFF) | texts | st.uuids() | st.binary(max_size=8),
+)
+localized_texts = st.builds(LocalizedText, texts, texts)
+qualified_names = st.builds(QualifiedName, st.integers(0, 0xFFFF), texts)
+OTHERS: dict[BuiltinType, st.SearchStrategy[Any]] = {
+    BuiltinType.XMLELEMENT: texts,
+    BuiltinType.NODEID: node_ids,
+    BuiltinType.EXPANDEDNODEID: st.builds(ExpandedNodeId, node_ids, texts, st.none() | st.integers(0, 0xFFFF_FFFF)),
+    BuiltinType.QUALIFIEDNAME: qualified_names,
+    BuiltinType.LOCALIZEDTEXT: localized_texts,
+    BuiltinType.EXTENSIONOBJECT: st.one_of(
+        st.builds(ExtensionObject, node_ids),
+        st.builds(ExtensionObject, node_ids, st.binary(max_size=10), st.booleans()),
+    ),
+}
 
 
 @st.composite
-def variants(draw: st.DrawFn) -> Variant:
-    kind = draw(st.sampled_from(list(BuiltinType)))
+def variants(draw: st.DrawFn, depth: int = 0) -> Variant:
+    kind = draw(st.sampled_from([kind for kind in BuiltinType if depth < 2 or kind not in NESTED]))
     if kind is BuiltinType.NULL:
         return Variant(kind, None)
+    if kind is BuiltinType.VARIANT:
+        one: st.SearchStrategy[Any] = variants(depth + 1)
+    else:
+        one = data_values(depth + 1) if kind is BuiltinType.DATAVALUE else scalars(kind)
+    if kind is not BuiltinType.VARIANT and draw(st.booleans()):
+        return Variant(kind, draw(one))
     if draw(st.booleans()):
-        return Variant(kind, draw(scalars(kind)))
-    return Variant(kind, draw(st.none() | st.lists(scalars(kind), max_size=4).map(tuple)), array=True)
+        rows, columns = draw(st.integers(0, 2)), draw(st.integers(0, 2))
+        elements = draw(st.lists(one, min_size=rows * columns, max_size=rows * columns))
+        return Variant(kind, tuple(elements), array=True, dimensions=(rows, columns))
+    return Variant(kind, draw(st.none() | st.lists(one, max_size=4).map(tuple)), array=True)
 
 
 ticks = st.integers(-(2**63), 2**63 - 1)
@@ -69,10 +117,10 @@ u8, u16, u32 = st.integers(0, 0xFF), st.integers(0, 0xFFFF), st.integers(0, 0xFF
 
 
 @st.composite
-def data_values(draw: st.DrawFn) -> DataValue:
+def data_values(draw: st.DrawFn, depth: int = 0) -> DataValue:
     source, server = draw(st.none() | ticks), draw(st.none() | ticks)
     return DataValue(
-        draw(st.none() | variants()),
+        draw(st.none() | variants(depth)),
         draw(st.none() | u32),
         source,
         draw(st.none() | picoseconds) if source is not None else None,
@@ -83,8 +131,8 @@ def data_values(draw: st.DrawFn) -> DataValue:
 
 @st.composite
 def data_set_messages(draw: st.DrawFn) -> DataSetMessage:
-    kind = draw(st.sampled_from([MessageKind.KEY_FRAME, MessageKind.DELTA_FRAME, MessageKind.KEEP_ALIVE]))
-    encoding = draw(st.sampled_from(list(FieldEncoding)))
+    kind = draw(st.sampled_from(list(MessageKind)))
+    encoding = draw(st.sampled_from(list(FieldEncoding))) if kind is not MessageKind.EVENT else FieldEncoding.VARIANT
     timestamp = draw(st.none() | ticks)
     fields: tuple[Any, ...] = ()
     indices, raw = None, None
@@ -109,6 +157,7 @@ def data_set_messages(draw: st.DrawFn) -> DataSetMessage:
         draw(st.none() | u16),
         draw(st.none() | u32),
         draw(st.none() | u32),
+        padding=draw(st.sampled_from([0, 0, 0, 1, 7])) if raw is None else 0,
     )
 
 
@@ -124,21 +173,184 @@ publishers = st.one_of(
 groups = st.builds(GroupHeader, st.none() | u16, st.none() | u32, st.none() | u16, st.none() | u16)
 
 
+security_headers = st.builds(SecurityHeader, u32, st.binary(max_size=8), force_key_reset=st.booleans())
+
+
 @st.composite
 def network_messages(draw: st.DrawFn) -> NetworkMessage:
+    """A message with DataSetMessages or, now and then, a chunk of one or a discovery message."""
+    kind = draw(st.sampled_from(["data"] * 5 + ["chunk", "discovery"]))
+    if kind == "discovery":
+        return draw(discovery_messages())
+    timestamp = draw(st.none() | ticks)
+    head: dict[str, Any] = {
+        "publisher": draw(st.none() | publishers),
+        "class_id": draw(st.none() | st.uuids()),
+        "group": draw(st.none() | groups),
+        "timestamp": timestamp,
+        "picoseconds": draw(st.none() | picoseconds) if timestamp is not None else None,
+        "promoted": draw(st.none() | st.lists(variants(), max_size=3).map(tuple)),
+        "security": draw(st.none() | security_headers),
+    }
+    if kind == "chunk":
+        return NetworkMessage(**head, chunk=draw(chunks(st.none() | u16)))
     messages = tuple(draw(st.lists(data_set_messages() | invalid_messages, min_size=1, max_size=3)))
     ids = tuple(draw(st.lists(u16, min_size=len(messages), max_size=len(messages))))
-    timestamp = draw(st.none() | ticks)
-    return NetworkMessage(
-        draw(st.none() | publishers),
-        draw(st.none() | st.uuids()),
-        draw(st.none() | groups),
-        ids if len(messages) > 1 or draw(st.booleans()) else None,
-        timestamp,
-        draw(st.none() | picoseconds) if timestamp is not None else None,
-        draw(st.none() | st.lists(variants(), max_size=3).map(tuple)),
-        messages,
-    )
+    writer_ids = ids if len(messages) > 1 or draw(st.booleans()) else None
+    return NetworkMessage(**head, writer_ids=writer_ids, messages=messages)
+
+
+@st.composite
+def chunks(draw: st.DrawFn, writer_ids: st.SearchStrategy[int | None]) -> Chunk:
+    data = draw(st.binary(min_size=1, max_size=20))
+    offset = draw(st.integers(0, 1_000))
+    total = offset + len(data) + draw(st.integers(0, 1_000))
+    return Chunk(draw(writer_ids), draw(u16), offset, total, data)
+
+
+structure_fields = st.builds(
+    meta.StructureField,
+    texts,
+    localized_texts,
+    node_ids,
+    st.integers(-3, 3),
+    st.lists(u32, max_size=2).map(tuple),
+    u32,
+    st.booleans(),
+)
+definitions = st.builds(
+    meta.StructureDefinition, node_ids, node_ids, st.integers(0, 4), st.lists(structure_fields, max_size=2).map(tuple)
+)
+enum_fields = st.builds(meta.EnumField, st.integers(-9, 9), localized_texts, localized_texts, texts)
+pairs = st.builds(meta.KeyValuePair, qualified_names, variants(1))
+field_metadata = st.builds(
+    meta.FieldMetaData,
+    texts,
+    localized_texts,
+    u16,
+    u8,
+    node_ids,
+    st.integers(-3, 3),
+    st.lists(u32, max_size=2).map(tuple),
+    u32,
+    st.uuids(),
+    st.lists(pairs, max_size=1).map(tuple),
+)
+
+
+def up_to_two(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(strategy, max_size=2).map(tuple)
+
+
+data_set_metadata = st.builds(
+    meta.DataSetMetaData,
+    up_to_two(texts),
+    up_to_two(st.builds(meta.StructureDescription, node_ids, qualified_names, definitions)),
+    up_to_two(
+        st.builds(
+            meta.EnumDescription,
+            node_ids,
+            qualified_names,
+            st.builds(meta.EnumDefinition, up_to_two(enum_fields)),
+            u8,
+        )
+    ),
+    up_to_two(st.builds(meta.SimpleTypeDescription, node_ids, qualified_names, node_ids, u8)),
+    texts,
+    localized_texts,
+    up_to_two(field_metadata),
+    st.uuids(),
+    st.builds(meta.ConfigurationVersion, u32, u32),
+)
+numbers = st.floats(allow_nan=False)
+endpoints = st.builds(
+    conf.EndpointDescription,
+    texts,
+    st.builds(
+        conf.ApplicationDescription, texts, texts, localized_texts, st.integers(0, 3), texts, texts, up_to_two(texts)
+    ),
+    st.none() | st.binary(max_size=5),
+    st.integers(1, 3),
+    texts,
+    up_to_two(st.builds(conf.UserTokenPolicy, texts, st.integers(0, 3), texts, texts, texts)),
+    texts,
+    u8,
+)
+settings = st.one_of(
+    st.none(),
+    st.builds(conf.NetworkAddressUrl, texts, texts),
+    st.builds(conf.UadpWriterGroupMessage, u32, st.integers(0, 3), u32, numbers, up_to_two(numbers)),
+    st.builds(conf.UadpDataSetWriterMessage, u32, u16, u16, u16),
+    st.builds(ExtensionObject, st.builds(NodeId, st.just(3), u32), st.binary(max_size=6)),
+)
+writers = st.builds(
+    conf.DataSetWriter, texts, st.booleans(), u16, u32, u32, texts, up_to_two(pairs), settings, settings
+)
+writer_groups = st.builds(
+    conf.WriterGroup,
+    texts,
+    st.booleans(),
+    st.integers(1, 3),
+    texts,
+    up_to_two(endpoints),
+    u32,
+    up_to_two(pairs),
+    u16,
+    numbers,
+    numbers,
+    u8,
+    up_to_two(texts),
+    texts,
+    settings,
+    settings,
+    up_to_two(writers),
+)
+connections = st.builds(
+    conf.PubSubConnection,
+    texts,
+    st.booleans(),
+    variants(1),
+    texts,
+    settings,
+    up_to_two(pairs),
+    settings,
+    up_to_two(writer_groups),
+    st.just(()),
+)
+
+
+@st.composite
+def writer_configurations(draw: st.DrawFn) -> WriterConfiguration:
+    ids = tuple(draw(st.lists(u16, max_size=3)))
+    statuses = tuple(draw(st.lists(u32, min_size=len(ids), max_size=len(ids))))
+    return WriterConfiguration(ids, draw(writer_groups), statuses)
+
+
+announcement_bodies = st.one_of(
+    st.builds(PublisherEndpoints, up_to_two(endpoints), u32),
+    st.builds(MetaDataAnnouncement, u16, data_set_metadata, u32),
+    writer_configurations(),
+    st.builds(ConnectionsAnnouncement, up_to_two(connections)),
+    st.builds(
+        ApplicationAnnouncement,
+        st.builds(conf.ApplicationDescription, texts, texts, localized_texts),
+        up_to_two(texts),
+    ),
+    st.builds(StatusAnnouncement, st.integers(0, 4)),
+    st.builds(StatusAnnouncement, st.integers(0, 4), ticks, ticks),
+)
+announcements = st.builds(Announcement, u16, announcement_bodies)
+probes = st.one_of(st.just(Probe(None)), st.just(Probe(1)), st.builds(Probe, st.sampled_from([2, 3]), up_to_two(u16)))
+
+
+@st.composite
+def discovery_messages(draw: st.DrawFn) -> NetworkMessage:
+    publisher, security = draw(publishers), draw(st.none() | security_headers)
+    if draw(st.integers(0, 4)) == 0:
+        chunk = draw(chunks(st.none()))
+        piece = Chunk(None, chunk.sequence, chunk.offset, chunk.total, chunk.data, announcement=True)
+        return NetworkMessage(publisher, security=security, chunk=piece)
+    return NetworkMessage(publisher, security=security, discovery=draw(announcements | probes))
 
 
 @st.composite

@@ -65,9 +65,8 @@ def check_total(data: bytes) -> None:
 
 @given(network_messages(), st.integers(0, 10_000))
 def test_every_proper_prefix_of_a_message_without_open_end_is_refused(message: NetworkMessage, cut: int) -> None:
-    last = message.messages[-1]
-    if last.raw is not None:
-        return  # RawData and invalid messages reach to the end of the datagram, wherever that is
+    if message.messages and (message.messages[-1].raw is not None or message.messages[-1].padding):
+        return  # RawData and invalid messages reach to the end of the datagram, wherever that is, and so does padding
     data = encode(message)
     with pytest.raises(UadpError):
         decode(data[: cut % len(data)])
@@ -174,7 +173,9 @@ UNENCODABLE = {
         "message-shape",
         dsm(kind=MessageKind.KEEP_ALIVE, fields=(Variant(BuiltinType.NULL, None),)),
     ),
-    "event": ("message-shape", dsm(kind=MessageKind.EVENT)),
+    "event-of-data-values": ("message-shape", dsm(kind=MessageKind.EVENT, encoding=FieldEncoding.DATA_VALUE)),
+    "padded-raw": ("message-shape", dsm(encoding=FieldEncoding.RAW, raw=b"x", padding=1)),
+    "padding-negative": ("message-shape", dsm(padding=-1)),
     "fields-over-limit": ("message-shape", dsm(fields=(Variant(BuiltinType.NULL, None),) * (FIELDS_MAX + 1))),
     "invalid-without-bytes": ("message-shape", dsm(valid=False)),
     "invalid-with-valid-bit": ("message-shape", dsm(valid=False, raw=b"\x01")),
