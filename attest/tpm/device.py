@@ -25,13 +25,14 @@ from tpm2_pytss.types import (
 )
 
 from attest.evidence.application import APPLICATION_PCRS, application_digest
+from attest.evidence.ek import EkKind
 from attest.structures import DIGEST_BYTES, PCR_COUNT, Ak, Ek, Quote, extend, pcr_selection
 from attest.tpm import keys, nv, sessions
 from attest.tpm.choice import TpmKind
 from attest.tpm.connection import Connection
 from attest.tpm.counters import Counter, NvCounter
 from attest.tpm.errors import TpmError
-from attest.tpm.templates import AK, EK, EkKind
+from attest.tpm.templates import AK, EK
 
 DEADLINE_S: Final = 5.0  # a hardware TPM needs up to about 1 s for a signature
 _PCRS_PER_READ: Final = 8  # a TPML_DIGEST holds eight
@@ -51,7 +52,7 @@ class ClockInfo:
 class TpmDevice:
     """A TPM behind a TCTI text (``find_tcti``).
 
-    ``trusted_ek``: the name of the enrolled RSA EK (in the device record); sealing refuses any other (``tpm-ek``).
+    ``trusted_ek``: the name of the enrolled EK, as in the device record; sealing refuses any other (``tpm-ek``).
     All calls raise ``TpmError`` or what derives from it; after each of them the same device may be called again.
     """
 

@@ -55,15 +55,34 @@ def keep_primary(esapi: Any, template: Template) -> Loaded:
         return Loaded(free, data, esapi.evict_control(ESYS_TR.OWNER, made, free))
 
 
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A key just made: ``ESYS_TR``, TPMT_PUBLIC, and the TPM's own word that it made it."""
+
+    handle: Any
+    public: bytes
+    creation_hash: Any
+    ticket: Any
+
+
+@contextlib.contextmanager
+def created(esapi: Any, template: Template) -> Iterator[Created]:
+    """The key of ``template`` as a transient object, with the ticket of its creation."""
+    public = TPM2B_PUBLIC(publicArea=unmarshal_public(template.public))
+    handle, made, _, creation_hash, ticket = esapi.create_primary(
+        None, public, primary_handle=_HIERARCHIES[template.hierarchy]
+    )
+    try:
+        yield Created(handle, public_bytes(made), creation_hash, ticket)
+    finally:
+        esapi.flush_context(handle)
+
+
 @contextlib.contextmanager
 def primary(esapi: Any, template: Template) -> Iterator[tuple[Any, bytes]]:
     """The key of ``template`` as a transient object: ``ESYS_TR`` and TPMT_PUBLIC."""
-    public = TPM2B_PUBLIC(publicArea=unmarshal_public(template.public))
-    handle, made, _, _, _ = esapi.create_primary(None, public, primary_handle=_HIERARCHIES[template.hierarchy])
-    try:
-        yield handle, public_bytes(made)
-    finally:
-        esapi.flush_context(handle)
+    with created(esapi, template) as made:
+        yield made.handle, made.public
 
 
 @contextlib.contextmanager
@@ -97,20 +116,25 @@ def read_ek(esapi: Any, kind: EkTemplate) -> Ek:
 
 @contextlib.contextmanager
 def salting_key(esapi: Any, trusted: bytes | None) -> Iterator[Any]:
-    """The RSA EK that takes a session's salt. ``trusted``: the name it must have; else ``tpm-ek``.
+    """The EK that takes a session's salt: the one named ``trusted`` (else ``tpm-ek``), or the RSA EK.
 
     The library's own name for the handle counts: it belongs to the public area that the salt is encrypted to.
     """
-    with endorsement_key(esapi, EK["rsa2048"]) as (handle, _):
-        name = bytes(esapi.tr_get_name(handle))
-        if trusted is not None and name != trusted:
-            raise TpmError(
-                "tpm-ek",
-                found=name.hex(),
-                expected=f"{trusted.hex()}, the enrolled endorsement key",
-                hint="another TPM, or something between this machine and its TPM: do not go on",
-            )
-        yield handle
+    found = b""
+    for kind in EK.values():
+        if trusted is not None and trusted[:2] != kind.template.name_algorithm:
+            continue
+        with endorsement_key(esapi, kind) as (handle, _):
+            found = bytes(esapi.tr_get_name(handle))
+            if trusted is None or found == trusted:
+                yield handle
+                return
+    raise TpmError(
+        "tpm-ek",
+        found=found.hex() or "a name of another algorithm",
+        expected=f"{(trusted or b'').hex()}, the enrolled endorsement key",
+        hint="another TPM, or something between this machine and its TPM: do not go on",
+    )
 
 
 def unmarshal_public(data: bytes) -> Any:

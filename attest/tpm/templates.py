@@ -7,8 +7,9 @@ found in a TPM is of the template if it starts with ``fixed``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from attest.evidence.ek import ALG_SHA384, CURVE_P384, EK_POLICY_B_SHA384, EkKind
 from attest.structures import (
     ADMIN_WITH_POLICY,
     AK_ATTRIBUTES,
@@ -37,18 +38,11 @@ from attest.structures import (
     u32,
 )
 
-EkKind = Literal["rsa2048", "p256", "p384"]
 RH_OWNER: Final = 0x40000001
 ALG_KEYEDHASH: Final = 0x0008
-ALG_SHA384: Final = 0x000C
-CURVE_P384: Final = 0x0004
 _RSA_BYTES: Final = 256
 _P256_BYTES: Final = 32
 
-# PolicyOR(PolicySecret(endorsement), PolicyAuthorizeNV(0x01c07f02)) with SHA-384: EK Credential Profile, PolicyB
-EK_POLICY_B_SHA384: Final = bytes.fromhex(
-    "b26e7d28d11a50bc53d882bcf5fd3a1a074148bb35d3b4e4cb1c0ad9bde419cacb47ba09699646150f9fc000f3f80e12"
-)
 _OWN: Final = FIXED_TPM | FIXED_PARENT  # never leaves this TPM
 STORAGE_ATTRIBUTES: Final = _OWN | SENSITIVE_DATA_ORIGIN | USER_WITH_AUTH | NO_DA | RESTRICTED | DECRYPT
 # No userWithAuth and adminWithPolicy: nothing but the policy opens these, in any role.
@@ -68,6 +62,11 @@ class Template:
     def public(self) -> bytes:
         """TPMT_PUBLIC for TPM2_CreatePrimary."""
         return self.fixed + self.unique
+
+    @property
+    def name_algorithm(self) -> bytes:
+        """nameAlg, with which the key's name begins."""
+        return self.fixed[2:4]
 
 
 @dataclass(frozen=True, slots=True)

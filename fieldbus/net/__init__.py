@@ -1,6 +1,20 @@
-"""Datagram transport with receive stamps. UDP over IPv4; Ethernet (0xB62C) comes with the TSN step."""
+"""Datagram transport with receive stamps: UDP over IPv4 and Ethernet frames of EtherType 0xB62C."""
 
 from fieldbus.net.errors import NetError
-from fieldbus.net.udp import ReceivedFrame, ReceiverCounts, Stamp, UdpReceiver, UdpSender
+from fieldbus.net.ethernet import EthernetReceiver, EthernetSender
+from fieldbus.net.frames import ReceivedFrame, ReceiverCounts, Stamp, VlanTag
+from fieldbus.net.receiver import FrameReceiver
+from fieldbus.net.udp import UdpReceiver, UdpSender
 
-__all__ = ["NetError", "ReceivedFrame", "ReceiverCounts", "Stamp", "UdpReceiver", "UdpSender"]
+__all__ = [
+    "EthernetReceiver",
+    "EthernetSender",
+    "FrameReceiver",
+    "NetError",
+    "ReceivedFrame",
+    "ReceiverCounts",
+    "Stamp",
+    "UdpReceiver",
+    "UdpSender",
+    "VlanTag",
+]

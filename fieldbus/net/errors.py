@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import socket
+import struct
 
 from fieldbus.errors import FieldbusError
+
+_SIOCGIFADDR = 0x8915
+_NAME_BYTES_MAX = 16
 
 
 class NetError(FieldbusError):
@@ -24,6 +29,25 @@ def interface_index(name: str) -> int:
             expected=f"one of {names}",
             hint="name the interface as `ip link` shows it",
         ) from error
+
+
+def interface_address(index: int) -> str:
+    """First IPv4 address of an interface; raises NetError ``no-such-address``, or OSError."""
+    name = socket.if_indextoname(index)
+    request = struct.pack("256s", name.encode()[: _NAME_BYTES_MAX - 1])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            reply = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+            raise NetError(
+                "no-such-address",
+                found=f"{name} without an IPv4 address",
+                expected="one, to join a group for chosen senders",
+                hint=f"`ip address add … dev {name}`",
+            ) from error
+    return socket.inet_ntoa(reply[20:24])
 
 
 def from_os_error(error: OSError, *, doing: str, endpoint: str) -> NetError:

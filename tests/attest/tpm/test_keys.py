@@ -13,9 +13,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tpm2_pytss.constants import ESYS_TR, TPM2_ALG
 from tpm2_pytss.types import TPM2B_NV_PUBLIC, TPMS_NV_PUBLIC
 
+from attest.evidence.ek import EkKind
 from attest.structures import Reader, rsa_template
 from attest.tpm import Swtpm, TpmDevice, TpmError, keys, nv
-from attest.tpm.templates import AK, EK, EK_CHAIN_NV, EkKind
+from attest.tpm.templates import AK, EK, EK_CHAIN_NV
 from tests.attest.tpm.rig import DEADLINE_S, bare_esapi, fresh_swtpm
 
 CURVES: dict[EkKind, ec.EllipticCurve] = {"p256": ec.SECP256R1(), "p384": ec.SECP384R1()}

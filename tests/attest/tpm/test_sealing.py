@@ -16,7 +16,7 @@ from tpm2_pytss import TSS2_Exception
 from tpm2_pytss.constants import ESYS_TR, TPM2_ALG
 from tpm2_pytss.types import TPMS_SCHEME_HASH, TPMT_SIG_SCHEME, TPMU_SIG_SCHEME
 
-from attest.structures import object_name
+from attest.evidence.ek import EkKind, parse_ek
 from attest.tpm import SealError, TpmDevice, TpmError, authorization, counters, keys, sessions
 from attest.tpm.approval import Approval, SealTarget, Use, approve, authority_point
 from attest.tpm.counters import Counter
@@ -257,16 +257,27 @@ def test_key_cannot_be_used_with_a_password(plant: Plant) -> None:
         assert _sign_rc(esapi, plant, ESYS_TR.PASSWORD) & 0xFFF in (0x12F, 0x9A2)
 
 
-def test_another_enrolled_ek_is_refused(plant: Plant, shared: TpmDevice) -> None:
-    expected, shared.trusted_ek = shared.trusted_ek, b"\x00\x0b" + bytes(32)
-    try:
+@pytest.fixture
+def trusting(shared: TpmDevice) -> Iterator[TpmDevice]:
+    yield shared
+    shared.trusted_ek = None
+
+
+@pytest.mark.parametrize("name", [b"\x00\x0b" + bytes(32), b"\x00\x0c" + bytes(48), b"", b"\x00\x0d" + bytes(64)])
+def test_another_enrolled_ek_is_refused(plant: Plant, trusting: TpmDevice, name: bytes) -> None:
+    secret, approvals = plant.sealing.seal(b"key"), [plant.approval("unseal")]
+    trusting.trusted_ek = name
+    for use in (lambda: plant.sealing.seal(b"key"), lambda: plant.sealing.unseal(secret, approvals)):
         with pytest.raises(TpmError) as caught:
-            plant.sealing.seal(b"key")
+            use()
         assert caught.value.code == "tpm-ek"
-        shared.trusted_ek = object_name(shared.ek().public)
-        assert plant.sealing.seal(b"key")
-    finally:
-        shared.trusted_ek = expected
+
+
+@pytest.mark.parametrize("kind", ["rsa2048", "p256", "p384"])
+def test_secrets_go_to_the_enrolled_ek_whatever_its_kind(plant: Plant, trusting: TpmDevice, kind: EkKind) -> None:
+    trusting.trusted_ek = parse_ek(trusting.ek(kind).public).name
+    secret = plant.sealing.seal(b"key")
+    assert plant.sealing.unseal(secret, [plant.approval("unseal")]) == b"key"
 
 
 def test_secrets_cross_the_bus_encrypted(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:

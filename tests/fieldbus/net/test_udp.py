@@ -11,7 +11,8 @@ import pytest
 
 from fieldbus.net import NetError, UdpReceiver, UdpSender
 from fieldbus.net.errors import from_os_error
-from fieldbus.net.udp import DATAGRAM_BYTES_MAX, DRAIN_MAX
+from fieldbus.net.receiver import DRAIN_MAX
+from fieldbus.net.udp import DATAGRAM_BYTES_MAX
 
 WAIT_S = 5.0
 
@@ -238,3 +239,22 @@ def test_system_errors_have_codes_and_say_what_was_attempted(number: int, code: 
     assert error.code == code
     assert error.found == "reason while sending to 127.0.0.1:1"
     assert error.hint
+
+
+def test_a_group_joined_for_chosen_senders_takes_theirs_alone() -> None:
+    with UdpReceiver("127.0.0.1", 0, group="239.255.7.2", interface="lo", sources=["127.0.0.2"]) as joined:
+        target = joined.address
+        for source in ("127.0.0.3", "127.0.0.2"):
+            with UdpSender(*target, interface="lo", bind_address=source) as to_group:
+                to_group.send(source.encode())
+        frame = joined.receive(WAIT_S)
+        assert frame is not None
+        assert frame.data == b"127.0.0.2"
+        assert joined.receive(0.0) is None
+        assert joined.counts.foreign == 0  # the kernel itself kept the other one away
+
+
+def test_a_group_for_no_sender_or_more_than_the_kernel_takes_is_refused() -> None:
+    for sources in ([], [f"10.0.0.{n}" for n in range(1, 12)]):
+        with pytest.raises(ValueError):
+            UdpReceiver("127.0.0.1", 0, group="239.255.7.2", interface="lo", sources=sources)
