@@ -171,7 +171,7 @@ def seeds() -> list[bytes]:
     chunks = [encode(chunk) for chunk in split(decode(singles[0]), 220)]
     sample = LayoutWriter(LAYOUT).write(t_source_ns=10**18, values=(1.0, 2, True))
     sealed = [SecureWriter(keys(), mode, 1).seal(sample) for mode in SecurityMode]
-    return [*singles, joint, sample, sample, *chunks, *sealed, *discovery_seeds()]
+    return [*singles, joint, *[sample] * 8, *chunks, *sealed, *discovery_seeds()]
 
 
 def mutate(data: bytes, pool: list[bytes], rng: random.Random) -> bytes:
