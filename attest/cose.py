@@ -91,6 +91,16 @@ class Sign1:
     content_type: str
 
 
+def algorithm_of(public: bytes) -> int:
+    """The algorithm a public key is for, by its size. Raises ``CoseError`` (``cose-key``)."""
+    alg = next((alg for alg, size in _PUBLIC_BYTES.items() if size == len(public)), None)
+    if alg is None:
+        raise CoseError(
+            "cose-key", found=f"{len(public)} bytes", expected=" or ".join(map(str, _PUBLIC_BYTES.values()))
+        )
+    return alg
+
+
 def key_id(public: bytes) -> bytes:
     """The kid of a public key."""
     return hashlib.sha256(public).digest()

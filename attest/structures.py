@@ -1,7 +1,8 @@
 """TPM 2.0 structures as bytes, read and written without a TPM (TPM 2.0 Library Part 2, rev. 1.59).
 
 Only the forms this product makes or accepts exist: TPMT_PUBLIC of an RSA-2048 storage key (EK) and of a P-256
-signing key (AK), TPMS_ATTEST of a quote with one SHA-256 PCR selection, TPMT_SIGNATURE of ECDSA with SHA-256.
+signing key (AK, command key), TPMS_ATTEST of a quote with one SHA-256 PCR selection and of a creation,
+TPMT_SIGNATURE of ECDSA with SHA-256.
 Everything else is refused with ``StructureError``; so are trailing bytes.
 """
 
@@ -25,6 +26,7 @@ CURVE_P256: Final = 0x0003
 
 GENERATED: Final = 0xFF544347  # TPM_GENERATED_VALUE: only a TPM may sign a structure that starts with it
 ST_ATTEST_QUOTE: Final = 0x8018
+ST_ATTEST_CREATION: Final = 0x801A
 RH_ENDORSEMENT: Final = 0x4000000B
 
 PCR_COUNT: Final = 24  # PC Client Platform TPM Profile §4.6: PCR 0..23, three selection bytes
@@ -43,6 +45,8 @@ DECRYPT: Final = 1 << 17
 SIGN: Final = 1 << 18
 
 EK_ATTRIBUTES: Final = FIXED_TPM | FIXED_PARENT | SENSITIVE_DATA_ORIGIN | ADMIN_WITH_POLICY | RESTRICTED | DECRYPT
+# A key that only its policy opens, for its owner and for administration alike.
+COMMAND_KEY_ATTRIBUTES: Final = FIXED_TPM | FIXED_PARENT | SENSITIVE_DATA_ORIGIN | ADMIN_WITH_POLICY | NO_DA | SIGN
 AK_ATTRIBUTES: Final = FIXED_TPM | FIXED_PARENT | SENSITIVE_DATA_ORIGIN | USER_WITH_AUTH | NO_DA | RESTRICTED | SIGN
 # PolicySecret(TPM_RH_ENDORSEMENT): TCG EK Credential Profile 2.x, template L-1
 EK_POLICY: Final = bytes.fromhex("837197674484b3f81a90cc8d46a5d724fd52d76e06520b64f2a1da1b331469aa")
@@ -120,6 +124,14 @@ class QuoteInfo:
     firmware_version: int
     pcrs: tuple[int, ...]
     pcr_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CreationInfo:
+    """A parsed TPMS_ATTEST of type creation: this TPM made the object of that name."""
+
+    extra_data: bytes
+    object_name: bytes
 
 
 class Reader:
@@ -285,6 +297,23 @@ def parse_quote(data: bytes) -> QuoteInfo:
         pcrs=tuple(pcr for pcr in range(PCR_COUNT) if selection[pcr // 8] >> (pcr % 8) & 1),
         pcr_digest=digest,
     )
+
+
+def parse_creation(data: bytes) -> CreationInfo:
+    """Parse a TPMS_ATTEST of type creation (Part 2 §10.12.7), object named by SHA-256. Raises ``StructureError``."""
+    reader = Reader(data, "creation structure")
+    reader.octets(4)
+    reader.expect(2, ST_ATTEST_CREATION, "type")
+    reader.sized(66)  # qualified signer
+    extra = reader.sized(64)
+    reader.octets(8 + 4 + 4)  # clock, reset count, restart count: the quote's are judged
+    if reader.number(1) > 1:
+        raise reader.error("a yes/no above 1", "0 or 1")
+    reader.octets(8)  # firmware version
+    name = reader.sized(2 + DIGEST_BYTES)
+    reader.sized(DIGEST_BYTES)  # creation hash
+    reader.done()
+    return CreationInfo(extra, name)
 
 
 def quote_magic(data: bytes) -> int:

@@ -101,7 +101,10 @@ class ParsedCommand:
 
 
 def sign_command(command: Command, key: cose.Signer) -> bytes:
-    """Encode and sign; raises ``CommandError`` (``malformed``) for a value the format cannot carry."""
+    """Encode and sign: EdDSA by a session key, ES256 by a key of the TPM (a ``Signer`` with a point of 65 bytes).
+
+    Raises ``CommandError`` (``malformed``) for a value the format cannot carry, and what the signer raises.
+    """
     header = command.header
     payload = {
         1: header.version,
@@ -121,7 +124,13 @@ def sign_command(command: Command, key: cose.Signer) -> bytes:
         15: int(command.time_quality),
     }
     _from_map(payload)
-    return cose.sign1(cbor.dumps(payload), signer=key, content_type=CONTENT_TYPE, external_aad=header.gate_id.encode())
+    return cose.sign1(
+        cbor.dumps(payload),
+        signer=key,
+        content_type=CONTENT_TYPE,
+        alg=cose.algorithm_of(key.public),
+        external_aad=header.gate_id.encode(),
+    )
 
 
 def parse_command(data: bytes, gate_id: str | None) -> ParsedCommand:
@@ -135,8 +144,6 @@ def parse_command(data: bytes, gate_id: str | None) -> ParsedCommand:
         payload = cbor.loads(envelope.payload, max_depth=2, max_items=2 * SIGNALS_MAX + 64)
     except AttestError as error:
         raise CommandError("malformed", found=error.found, expected=error.expected) from error
-    if envelope.alg != cose.EDDSA:
-        raise CommandError("malformed", found=f"algorithm {envelope.alg}", expected="-8 (EdDSA)")
     if not isinstance(payload, dict):
         raise CommandError("malformed", found="a payload of another type", expected="a map")
     command = _from_map(payload)

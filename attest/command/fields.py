@@ -13,6 +13,7 @@ from attest.command.command import COUNTER_MAX, DIGEST_BYTES, IDENTIFIER, SIGNAL
 TEXT_CHARACTERS_MAX: Final = 512  # found/expected/reason: one line for people
 APPROVERS_MAX: Final = 8
 CODE_CHARACTERS_MAX: Final = 64
+POINT_BYTES: Final = 65
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class FieldSpec:
     name: str
     read: Callable[[cbor.Fields, int], Any]
     write: Callable[[Any], object] = lambda value: value
+    omitted: bool = False  # the key is absent where the value is empty
 
 
 def identifier(name: str) -> FieldSpec:
@@ -61,6 +63,15 @@ def digest(name: str, *, optional: bool = False) -> FieldSpec:
 def octets(name: str, high: int) -> FieldSpec:
     """0..``high`` bytes."""
     return FieldSpec(name, lambda fields, key: fields.octets(key, high=high))
+
+
+def point(name: str) -> FieldSpec:
+    """An uncompressed point of P-256 (65 bytes); no key at all where there is none."""
+
+    def read(fields: cbor.Fields, key: int) -> bytes:
+        return fields.octets(key, size=POINT_BYTES) if fields.has(key) else b""
+
+    return FieldSpec(name, read, omitted=True)
 
 
 def text(name: str, high: int = TEXT_CHARACTERS_MAX) -> FieldSpec:

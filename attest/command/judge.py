@@ -102,6 +102,12 @@ class OpenEpoch:
     deployment_digest: bytes
     expires_ns: int
     vk_digest: bytes = b""
+    command_public: bytes = b""
+
+    @property
+    def command_key(self) -> bytes:
+        """Who signs the commands: a key of the TPM where there is one, else the session key."""
+        return self.command_public or self.session_public
 
     @classmethod
     def of(cls, record: EpochOpened) -> OpenEpoch:
@@ -114,6 +120,7 @@ class OpenEpoch:
             deployment_digest=record.deployment_digest,
             expires_ns=record.expires_ns,
             vk_digest=record.vk_digest,
+            command_public=record.command_public,
         )
 
 
@@ -226,7 +233,7 @@ def _check_authentic(parsed: ParsedCommand, epoch: OpenEpoch | None, now_ns: int
     if now_ns >= epoch.expires_ns:
         late_ms = (now_ns - epoch.expires_ns) // _NS_PER_MS
         raise _Refuse("epoch-expired", f"{late_ms} ms past the end of epoch {epoch.number}", "an open epoch")
-    parsed.verify(epoch.session_public)
+    parsed.verify(epoch.command_key)
 
 
 def _check_order(command: Command, state: GateState) -> None:

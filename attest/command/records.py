@@ -102,7 +102,8 @@ class EpochOpened:
     ``vk_digest``, ``record_digest`` and ``policy_digest`` are SHA-256 of the files of the verification key, the
     signed device record and the signed boot policy that were used; empty where none was (no proof demanded,
     attestation mode ``none``). ``plant_outputs`` is what the plant had at that moment, ``None`` where the gate could
-    not know.
+    not know. ``command_public`` is the point of the TPM's key that signs the commands, empty where
+    the session key does.
     """
 
     KIND: ClassVar[str] = "epoch-opened"
@@ -126,6 +127,7 @@ class EpochOpened:
         f.text("boot_policy"),
         f.counter("reset_count"),
         f.values("plant_outputs", optional=True),
+        f.point("command_public"),
     )
     gate_id: str
     device_id: str
@@ -146,6 +148,12 @@ class EpochOpened:
     boot_policy: str
     reset_count: int
     plant_outputs: tuple[int, ...] | None
+    command_public: bytes = b""
+
+    @property
+    def command_key(self) -> bytes:
+        """The public key that signs this epoch's commands."""
+        return self.command_public or self.session_public
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +435,9 @@ class ParsedRecord:
 def sign_record(record: Record, signer: cose.Signer) -> bytes:
     """Encode and sign; raises ``CommandError`` (``malformed``) for a value the format cannot carry."""
     payload = {1: VERSION} | {
-        key: spec.write(getattr(record, spec.name)) for key, spec in enumerate(record.FIELDS, start=2)
+        key: spec.write(value)
+        for key, spec in enumerate(record.FIELDS, start=2)
+        if (value := getattr(record, spec.name)) or not spec.omitted
     }
     try:
         _read(type(record), cbor.Fields(cast(cbor.CborValue, payload), record.KIND))

@@ -343,7 +343,7 @@ class _ExportCheck:
         record, receipt = known
         if parsed.digest != receipt.command_digest:
             raise DisclosureError("opening-wrong", found=parsed.digest.hex(), expected=receipt.command_digest.hex())
-        parsed.verify(self._epochs[receipt.epoch].session_public)
+        parsed.verify(self._epochs[receipt.epoch].command_key)
         if (parsed.command.header, parsed.command.outputs) != (record.header, record.outputs):
             raise DisclosureError("opening-wrong", found="another header or outputs", expected="those of the export")
         commitment = opening.commitment(self._curve)

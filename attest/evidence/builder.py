@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from attest.boot.ima import PCR_IMA
 from attest.boot.measure import QUOTED_PCRS
 from attest.cose import Signer
-from attest.evidence.claims import MAX_IMA_BYTES, Evidence, qualifying_data
+from attest.evidence.claims import MAX_IMA_BYTES, CommandKey, Evidence, qualifying_data
 from attest.evidence.errors import EvidenceError
 from attest.evidence.record import parse_record
 from attest.structures import Ak, Quote, composite_digest, parse_quote
@@ -53,12 +53,14 @@ def build(
     record: bytes,
     pcrs: Iterable[int] = QUOTED_PCRS,
     read_ima: Callable[[], bytes] | None = None,
+    certify: Callable[[bytes], CommandKey] | None = None,
 ) -> bytes:
     """Signed evidence for one epoch.
 
     ``signer`` is the session key (Ed25519), ``record`` the signed device record, ``pcrs`` at least those of the
     boot policy. With ``read_ima`` (``ima_list`` where the kernel has one) PCR 10 is quoted as well, with PCR 0..9 for
-    its boot aggregate; the list is read after the quote, so that it holds at least what the quote vouches for. Raises
+    its boot aggregate; the list is read after the quote, so that it holds at least what the quote vouches for.
+    ``certify`` (of the qualifying data) introduces a key of the TPM that signs the commands. Raises
     ``TpmError`` subclasses, or ``EvidenceError`` (``evidence-race``) where PCRs keep moving, (``ima-list``) where the
     list is too long.
     """
@@ -95,6 +97,7 @@ def build(
         restart_count=info.restart_count,
         tpm_kind=tpm.kind,
         ima_log=None if read_ima is None else read_ima(),
+        command_key=None if certify is None else certify(qualifying),
     )
     return evidence.sign(signer)
 

@@ -40,10 +40,25 @@ EVENT_LOG: Final = -70008
 RESTART_COUNT: Final = -70009
 TPM_KIND: Final = -70010
 IMA_LOG: Final = -70011
+COMMAND_KEY: Final = -70012
+COMMAND_KEY_ATTEST: Final = -70013
+COMMAND_KEY_SIGNATURE: Final = -70014
 
 _COSE_KEY: Final = 1  # cnf member (RFC 8747 §3.1)
 _KTY, _OKP, _CRV, _ED25519, _X = 1, 1, -1, 6, -2  # RFC 9053 §7.2
 _MAX_STRUCTURE: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class CommandKey:
+    """A key inside the TPM that signs the commands: TPMT_PUBLIC, and what TPM2_CertifyCreation by the AK returned.
+
+    The TPMS_ATTEST's extra data is the qualifying data of the quote, so that it belongs to this epoch and session key.
+    """
+
+    public: bytes
+    attest: bytes
+    signature: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,7 @@ class Evidence:
     restart_count: int
     tpm_kind: str
     ima_log: bytes | None = None
+    command_key: CommandKey | None = None
 
     def encode(self) -> bytes:
         """The payload, deterministic CBOR."""
@@ -85,6 +101,10 @@ class Evidence:
         }
         if self.ima_log is not None:
             claims[IMA_LOG] = self.ima_log
+        if self.command_key is not None:
+            claims[COMMAND_KEY] = self.command_key.public
+            claims[COMMAND_KEY_ATTEST] = self.command_key.attest
+            claims[COMMAND_KEY_SIGNATURE] = self.command_key.signature
         return cbor.dumps(claims)
 
     def sign(self, signer: cose.Signer) -> bytes:
@@ -136,9 +156,18 @@ def parse_evidence(data: bytes) -> tuple[Evidence, cose.Sign1]:
         restart_count=fields.integer(RESTART_COUNT, high=2**32 - 1),
         tpm_kind=fields.text(TPM_KIND, choices=TPM_KINDS),
         ima_log=fields.octets(IMA_LOG, high=MAX_IMA_BYTES) if fields.has(IMA_LOG) else None,
+        command_key=_parse_command_key(fields) if fields.has(COMMAND_KEY) else None,
     )
     fields.done()
     return evidence, message
+
+
+def _parse_command_key(fields: cbor.Fields) -> CommandKey:
+    public, attest, signature = (
+        fields.octets(key, low=1, high=_MAX_STRUCTURE)
+        for key in (COMMAND_KEY, COMMAND_KEY_ATTEST, COMMAND_KEY_SIGNATURE)
+    )
+    return CommandKey(public, attest, signature)
 
 
 def _parse_pcrs(value: cbor.CborValue) -> dict[int, bytes]:

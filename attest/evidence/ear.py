@@ -38,6 +38,7 @@ VECTOR: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
         ("record-id", _UNRECOGNISED),
         ("record-revocation", _FAILED),
         ("ak-name", _UNRECOGNISED),
+        ("command-key", _UNRECOGNISED),
     ),
     "configuration": (
         ("deployment-digest", _FAILED),

@@ -37,6 +37,7 @@ class Verdict:
     boot_state: str = ""
     device_id: str = ""
     ak_name: bytes = b""
+    command_public: bytes = b""  # the point (65 bytes) of a command key in the TPM, else empty
 
     @property
     def ok(self) -> bool:

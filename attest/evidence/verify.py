@@ -26,6 +26,7 @@ not be made counts as failed. The checks, in the order of the code:
 21. ``reset-count``              the TPM's reset count is the quoted one and did not go back
 22. ``module-digest``            the module is the expected one
 23. ``deployment-digest``        the deployment is the expected one
+24. ``command-key``              where demanded: the commands' key is of this TPM, under the sealing policy
 
 The nonce and the qualifying data are judged against *our* nonce: an old quote in new evidence fails check 10.
 """
@@ -48,6 +49,7 @@ from attest.evidence.boot_checks import (
     read_policy,
 )
 from attest.evidence.claims import Evidence, parse_evidence
+from attest.evidence.command_key_check import check_command_key
 from attest.evidence.device_checks import check_record, check_revocation, check_tpm
 from attest.evidence.quote_checks import check_pcrs, check_quote
 from attest.evidence.record import DeviceRecord
@@ -82,6 +84,7 @@ CHECKS: Final = (
     "reset-count",
     "module-digest",
     "deployment-digest",
+    "command-key",
 )
 _SKIPPED: Final = "an object that can be read"
 
@@ -110,12 +113,14 @@ def verify_evidence(
     seen: Seen,
     revocations: bytes | None = None,
     application_pcr: int | None = None,
+    signer_policy: bytes | None = None,
 ) -> Verdict:
     """Judge ``data`` (evidence as it arrived) by all checks of this module.
 
     ``record``, ``policy`` and ``revocations`` are the signed files, ``policy_public`` the plant's policy key (Ed25519,
     32 bytes) from the verifier's own trust store. ``seen`` is what was last accepted of this device. ``now_ns`` is the
     verifier's clock. Without ``revocations`` no list is demanded, without ``application_pcr`` no application PCR.
+    ``signer_policy`` (``attest.tpm.approval.sealing_policy``) demands a command key of the TPM under that policy.
     """
     checks = Checklist(CHECKS)
     evidence = _check_envelope(checks, data, nonce)
@@ -135,7 +140,8 @@ def verify_evidence(
     state = check_state(checks, evidence, parts.policy, log)
     check_tpm(checks, evidence, enrolled, parts.policy, quote, seen)
     _check_software(checks, evidence, expected_module, expected_deployment)
-    return _verdict(checks, parts, state)
+    command_public = check_command_key(checks, evidence, nonce, signer_policy)
+    return _verdict(checks, parts, state, command_public)
 
 
 def _elsewhere(evidence: Evidence, application_pcr: int | None) -> frozenset[int]:
@@ -165,7 +171,7 @@ def _check_software(checks: Checklist, evidence: Evidence | None, module: bytes,
     checks.judge("deployment-digest", ok, found=evidence.deployment_digest.hex(), expected=deployment.hex())
 
 
-def _verdict(checks: Checklist, parts: _Parts, state: BootState | None) -> Verdict:
+def _verdict(checks: Checklist, parts: _Parts, state: BootState | None, command_public: bytes) -> Verdict:
     verdict = Verdict(checks.checks(_SKIPPED))
     if not verdict.ok:
         return verdict
@@ -185,4 +191,5 @@ def _verdict(checks: Checklist, parts: _Parts, state: BootState | None) -> Verdi
         boot_state=state.label,
         device_id=record.device_id,
         ak_name=record.ak_name,
+        command_public=command_public,
     )

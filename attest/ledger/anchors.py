@@ -6,6 +6,7 @@
     rules/<digest>.cbor                       gate rules, as pinned by epoch records
     device-records/<sha256>.cbor              signed device records
     boot-policies/<sha256>.cose               signed boot policies
+    seal-authority.pub                        x ‖ y (hex) of the key that approves boot states to sealed keys
 
 Files named by a digest are checked against it. The folder grows with every deployment, so that a ledger that
 spans several modules stays auditable. Whoever audits must have got ``anchors.json`` and the keys, or their
@@ -61,6 +62,7 @@ class Anchors:
     rules: Mapping[bytes, GateRules]
     device_records: Mapping[bytes, bytes]
     boot_policies: Mapping[bytes, bytes]
+    seal_authority: bytes | None = None
 
 
 def write_anchors(
@@ -80,11 +82,13 @@ def write_anchors(
     development_key: bool,
     device_record: bytes | None,
     boot_policy: bytes | None,
+    seal_authority: bytes | None = None,
 ) -> None:
     """Add one deployment to the anchors in ``folder`` (made if missing); each file is replaced atomically.
 
     Public keys are raw, 32 bytes. ``verification_key`` is ``None`` where no proof is demanded,
-    ``device_record`` and ``boot_policy`` (the signed files) where attestation is ``none``. Raises
+    ``device_record`` and ``boot_policy`` (the signed files) where attestation is ``none``, ``seal_authority`` (x ‖ y)
+    where the session key signs the commands. Raises
     ``LedgerError`` (``anchors``) if the folder belongs to another gate, device or profile.
     """
     text: dict[str, Any] = {
@@ -116,6 +120,8 @@ def write_anchors(
         files[f"device-records/{hashlib.sha256(device_record).hexdigest()}.cbor"] = device_record
     if boot_policy is not None:
         files[f"boot-policies/{hashlib.sha256(boot_policy).hexdigest()}.cose"] = boot_policy
+    if seal_authority is not None:
+        files["seal-authority.pub"] = seal_authority.hex().encode() + b"\n"
     files["anchors.json"] = json.dumps(text, indent=2, sort_keys=True).encode() + b"\n"
     for name, data in files.items():  # anchors.json last: it names the others
         _write(folder / name, data)
@@ -140,7 +146,7 @@ def load_anchors(folder: Path) -> Anchors:
             rules[digest] = GateRules.decode(data)
         except CommandError as error:
             raise _bad(folder / "rules", error.found, error.expected) from error
-    policy = folder / "policy.pub"
+    policy, sealing = folder / "policy.pub", folder / "seal-authority.pub"
     return Anchors(
         profile=text["profile"],
         gate_id=text["gate_id"],
@@ -154,6 +160,7 @@ def load_anchors(folder: Path) -> Anchors:
         rules=rules,
         device_records=_digest_files(folder / "device-records", ".cbor"),
         boot_policies=_digest_files(folder / "boot-policies", ".cose"),
+        seal_authority=_point(sealing) if sealing.exists() else None,
     )
 
 
@@ -208,6 +215,14 @@ def _digest_files(folder: Path, suffix: str) -> dict[bytes, bytes]:
             raise _bad(path, f"SHA-256 {hashlib.sha256(data).hexdigest()}", path.stem)
         files[bytes.fromhex(path.stem)] = data
     return files
+
+
+def _point(path: Path) -> bytes:
+    """x ‖ y of a P-256 key, in hexadecimal."""
+    text = _read(path).strip()
+    if len(text) != 128 or set(text) - set(b"0123456789abcdef"):
+        raise _bad(path, "another form", "64 bytes in lower-case hexadecimal")
+    return bytes.fromhex(text.decode())
 
 
 def _public(path: Path) -> bytes:

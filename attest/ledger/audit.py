@@ -314,7 +314,7 @@ class _DeviceAudit:
             self._report.add("command", DEVICE, index, f"a command of epoch {number}", "an epoch the gate opened")
             return
         try:
-            value.verify(record.session_public)
+            value.verify(record.command_key)
         except CommandError as error:
             self._report.add("command", DEVICE, index, f"signature: {error.found}", error.expected)
 

@@ -45,6 +45,7 @@ from attest.ledger.owed import NS_PER_MS, OwedProofs
 from attest.ledger.report import AuditReport, EpochSummary
 from attest.ledger.store import Ledger
 from attest.proof.keys import VerificationKey
+from attest.tpm.approval import sealing_policy
 
 GATE: Final = "gate"
 DEVICE: Final = "device"
@@ -259,6 +260,11 @@ class GateAudit:
             summary=summary,
         )
 
+    def _signer_policy(self, record: EpochOpened) -> bytes | None:
+        """What a command key of the TPM has to be bound to; without the authority in the anchors none is acceptable."""
+        authority = self._anchors.seal_authority
+        return sealing_policy(authority, record.ak_name) if authority is not None and record.command_public else None
+
     def _judge_evidence(self, record: EpochOpened) -> tuple[tuple[str, str] | None, str]:
         """What is wrong, and one word for the summary."""
         anchors = self._anchors
@@ -293,6 +299,7 @@ class GateAudit:
                 now_ns=record.t_opened_ns,
                 seen=self._seen,
                 application_pcr=quoted_application_pcr(data),
+                signer_policy=self._signer_policy(record),
             )
         failed = verdict.failed
         if failed is not None:
@@ -300,6 +307,9 @@ class GateAudit:
         if verdict.session_public != record.session_public:
             found = f"session key {record.session_public.hex()}"
             return (found, f"{verdict.session_public.hex()} as attested"), "session key"
+        if verdict.command_public != record.command_public:
+            found = f"command key {record.command_public.hex() or 'none'}"
+            return (found, f"{verdict.command_public.hex() or 'none'} as attested"), "command key"
         if verdict.tpm_kind != record.tpm_kind:
             return (f"TPM kind {record.tpm_kind}", f"{verdict.tpm_kind} as attested"), "tpm kind"
         if unattested:

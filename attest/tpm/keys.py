@@ -55,15 +55,34 @@ def keep_primary(esapi: Any, template: Template) -> Loaded:
         return Loaded(free, data, esapi.evict_control(ESYS_TR.OWNER, made, free))
 
 
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A key just made: ``ESYS_TR``, TPMT_PUBLIC, and the TPM's own word that it made it."""
+
+    handle: Any
+    public: bytes
+    creation_hash: Any
+    ticket: Any
+
+
+@contextlib.contextmanager
+def created(esapi: Any, template: Template) -> Iterator[Created]:
+    """The key of ``template`` as a transient object, with the ticket of its creation."""
+    public = TPM2B_PUBLIC(publicArea=unmarshal_public(template.public))
+    handle, made, _, creation_hash, ticket = esapi.create_primary(
+        None, public, primary_handle=_HIERARCHIES[template.hierarchy]
+    )
+    try:
+        yield Created(handle, public_bytes(made), creation_hash, ticket)
+    finally:
+        esapi.flush_context(handle)
+
+
 @contextlib.contextmanager
 def primary(esapi: Any, template: Template) -> Iterator[tuple[Any, bytes]]:
     """The key of ``template`` as a transient object: ``ESYS_TR`` and TPMT_PUBLIC."""
-    public = TPM2B_PUBLIC(publicArea=unmarshal_public(template.public))
-    handle, made, _, _, _ = esapi.create_primary(None, public, primary_handle=_HIERARCHIES[template.hierarchy])
-    try:
-        yield handle, public_bytes(made)
-    finally:
-        esapi.flush_context(handle)
+    with created(esapi, template) as made:
+        yield made.handle, made.public
 
 
 @contextlib.contextmanager

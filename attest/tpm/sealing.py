@@ -23,6 +23,7 @@ from tpm2_pytss.types import (
     TPMU_SIG_SCHEME,
 )
 
+from attest.evidence.claims import CommandKey
 from attest.structures import DIGEST_BYTES, parse_ecc_public, parse_ecdsa_signature, tpm2b
 from attest.tpm import authorization, counters, keys, sessions
 from attest.tpm.approval import POINT_BYTES, Approval, SealTarget, Use, sealing_policy
@@ -34,6 +35,7 @@ from attest.tpm.responses import RC_BINDING, RC_INTEGRITY, RC_PCR_CHANGED, RC_PO
 from attest.tpm.secret import SealedSecret, parse_secret
 from attest.tpm.templates import AK, STORAGE, secret_public, signer
 
+_AK_SCHEME: Final = TPMT_SIG_SCHEME(scheme=TPM2_ALG.NULL)  # the AK's own
 MAX_SECRET_BYTES: Final = 128  # MAX_SYM_DATA (Part 2, annex A): a key, not a file
 
 
@@ -106,6 +108,20 @@ class Sealing:
             signature = self._approved(esapi, objects, approvals, "sign", use)
             r, s = parse_ecdsa_signature(bytes(signature.marshal()))
         return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+    def certify_key(self, qualifying: bytes) -> CommandKey:
+        """TPM2_CertifyCreation of the signing key by the AK: that this TPM made it, bound to ``qualifying``.
+
+        The key is a primary one: made once more, it is the same, and brings the ticket of its creation.
+        """
+        with self._device.connection.call(key=True) as esapi:
+            policy = self._looked_up(esapi).policy
+            ak = keys.keep_primary(esapi, AK)
+            with keys.created(esapi, signer(policy)) as made:
+                attest, signature = esapi.certify_creation(
+                    ak.tr, made.handle, qualifying, made.creation_hash, _AK_SCHEME, made.ticket
+                )
+            return CommandKey(made.public, bytes(attest.attestationData), bytes(signature.marshal()))
 
     def seal(self, data: bytes) -> bytes:
         """The sealed secret file of at most 128 bytes. Crosses the bus encrypted; any state may seal."""

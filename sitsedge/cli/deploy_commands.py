@@ -20,16 +20,18 @@ from sitsedge.config.deployment import Deployment, ReplayPlant
 from sitsedge.errors import SitsError
 from sitsedge.modules import Signal
 from sitsedge.supervisor.prepare import check_mode, check_ports, load_files
+from sitsedge.supervisor.sealfiles import MODES
 from sitsedge.supervisor.session import BootVerdict, Session, SessionOptions
 from sitsedge.supervisor.state import state_dir_of
 
 POLL_S = 0.2
-MODES = ("tpm2", "none")
 TRUTH = ("true", "false")
 
 
 ConfigArgument = Annotated[Path, typer.Option("--config", help="deployment file")]
-ModeOption = Annotated[str, typer.Option("--attestation-mode", help="tpm2, or none in a development profile")]
+ModeOption = Annotated[
+    str, typer.Option("--attestation-mode", help="tpm2, tpm2-resident for slow loops, none in development")
+]
 # Text, since the option takes a word: a flag could not be set to false in the form that deployments document.
 VerifyOption = Annotated[str, typer.Option("--verify-on-boot", help="true or false")]
 

@@ -23,7 +23,11 @@ LANE_WORDS = {
     "withdrawn": "WITHDRAWN: no commands until every owed proof came and people confirm a mode",
     "hold": "ON HOLD: no proof is owed; no commands until people confirm a mode",
 }
-ATTESTATION = {"tpm2": "TPM 2.0 quote per epoch", "none": "NONE: nobody can tell which machine signs"}
+ATTESTATION = {
+    "tpm2": "TPM 2.0 quote per epoch",
+    "tpm2-resident": "TPM 2.0 quote per epoch, commands signed in the TPM",
+    "none": "NONE: nobody can tell which machine signs",
+}
 
 
 def collect(run_dir: Path) -> dict[str, Snapshot]:

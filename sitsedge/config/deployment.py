@@ -238,9 +238,14 @@ class ReplayPlant(Strict):
 
 
 class Deployment(Strict):
-    """A whole deployment file, version 1."""
+    """A whole deployment file, version 1.
+
+    ``revision`` counts the changes of this machine's deployment: a TPM counter keeps the highest that ran, and an older
+    file is refused from then on.
+    """
 
     version: VersionOne
+    revision: Annotated[int, Field(ge=1, le=2**53)] | None = None
     name: Identifier
     profile: Literal["development", "production"]
     device_id: Identifier

@@ -96,6 +96,7 @@ class Gate:
         self._state = GateState(0)
         self._last_accepted_mono_ns = 0
         self._silent = True
+        self._mode_changes = 0
         self.accepted = 0
         self.refused: Counter[str] = Counter()
         self.verify_ring = DurationRing()
@@ -147,8 +148,8 @@ class Gate:
         if self.watch.opened(opened_ns=opened.t_opened_ns, expires_ns=opened.expires_ns, tpm_kind=opened.tpm_kind):
             log.warning("attested again; the mode stays as it is until people confirm one")
         log.info("epoch %d opened for %s (%s)", opened.epoch, opened.device_id, opened.tpm_kind)
-        reply = {"t": "epoch", "epoch": opened.epoch, "expires_ns": opened.expires_ns, "mode": int(self.modes.mode)}
-        self.book.answer(connection, opened, reply)
+        reply = {"t": "epoch", "epoch": opened.epoch, "expires_ns": opened.expires_ns}
+        self.book.answer(connection, opened, reply | self._mode_now())
 
     def _attestation_failed(self, rejected: EpochRejected) -> None:
         """The device's own TPM shows what nobody approved: step down first, then let the epoch go."""
@@ -306,6 +307,7 @@ class Gate:
                 "mode-attestation", found=self.watch.fault, expected="an attested device", hint="see sitsctl status"
             )
         change = self.modes.change(to, approved_by, reason)
+        self._mode_changes += 1
         now = time.time_ns()
         self.book.record(
             ModeChange(self.book.gate_id, change.before, change.after, change.approved_by, line(reason), now)
@@ -321,7 +323,11 @@ class Gate:
         return change
 
     def _tell_mode(self) -> None:
-        self._announce({"t": "mode", "mode": int(self.modes.mode), "hold": self.proofs.hold})
+        self._announce({"t": "mode", "hold": self.proofs.hold} | self._mode_now())
+
+    def _mode_now(self) -> Message:
+        """The mode and the number of its change: an answer that waits for the disk may be overtaken by a newer mode."""
+        return {"mode": int(self.modes.mode), "change": self._mode_changes}
 
     def supervise(self) -> None:
         """Called a few times a second: attestation, expiry, owed proofs and silence, each reported once."""

@@ -122,6 +122,7 @@ class EpochDesk:
             boot_policy=line(f"{verdict.policy_name} v{verdict.policy_version}: {verdict.boot_state}"),
             reset_count=verdict.reset_count,
             plant_outputs=plant_outputs,
+            command_public=verdict.command_public,
         )
         return opened, evidence
 

@@ -15,6 +15,7 @@ from sitsedge.config import Deployment
 from sitsedge.errors import SitsError
 from sitsedge.gate.epochs import EvidenceVerifier
 from sitsedge.supervisor.keys import read_public
+from sitsedge.supervisor.sealfiles import RESIDENT, signer_policy
 from sitsedge.supervisor.state import StateDir
 
 REVOCATIONS = "revocations.cose"
@@ -74,6 +75,7 @@ def evidence_verifier(
     record = (state.trust / "device-record.cbor").read_bytes()
     policy = (state.trust / "boot-policy.cose").read_bytes()
     public = read_public(state.trust / "policy.pub")
+    sealed = signer_policy(state) if mode == RESIDENT else None
 
     def with_tpm(evidence: bytes, nonce: bytes, now_ns: int, seen: Seen) -> Verdict:
         return verify_evidence(
@@ -88,6 +90,7 @@ def evidence_verifier(
             seen=seen,
             revocations=revocation_list(state),
             application_pcr=deployment.attestation.application_pcr,
+            signer_policy=sealed,
         )
 
     return with_tpm

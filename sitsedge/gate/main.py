@@ -51,6 +51,7 @@ from sitsedge.gate.server import PacketServer
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
 from sitsedge.modules.profile import require_ceremony_keys
 from sitsedge.sandbox import Sandbox, SandboxError, SandboxLimits
+from sitsedge.supervisor.sealfiles import MODES
 from sitsedge.supervisor.state import StateDir, read_mark, state_dir_of
 from sitsedge.telemetry import percentiles_ms, prepare_process, write_snapshot
 from sitsedge.telemetry.process import freeze_garbage, notify
@@ -374,7 +375,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="sits-gate", description="verifies every command, then writes to the PLC")
     parser.add_argument("--config", type=Path, required=True, help="deployment file")
     parser.add_argument("--state-dir", type=Path, help="state folder")
-    parser.add_argument("--attestation-mode", choices=("tpm2", "none"), default="tpm2")
+    parser.add_argument("--attestation-mode", choices=MODES, default="tpm2")
     arguments = parser.parse_args(argv)
     try:
         deployment = load_deployment(arguments.config)

@@ -77,6 +77,7 @@ class Loop:
         self._renewal_asked = False
         self._renew_ns = 0
         self._mode = Mode.OFF
+        self._mode_change = 0
         self._sequence = 0
         self._stopping = False
         self._ending = False  # a stop has begun: no commands any more, only proofs on their way
@@ -279,7 +280,7 @@ class Loop:
             if code in EPOCH_LOST and self._epoch is not None:
                 self._lose_epoch(code)
         elif kind == "mode":
-            self._mode = Mode(message["mode"])
+            self._take_mode(message["mode"], message["change"])
             if self._proofs is not None:
                 self._proofs.told(message)
         elif kind == "witness":
@@ -343,7 +344,7 @@ class Loop:
         left_s = rules.epoch_s_max - rules.renewal_s
         self._renew_ns = opened.context.expires_ns - round(left_s * NS_PER_S)
         self._sequence = 0
-        self._mode = Mode(opened.mode)
+        self._take_mode(opened.mode, opened.change)
         self._submit(RecordKind.EVIDENCE, opened.evidence)
         self._submit(RecordKind.EPOCH_OPENED, opened.record)
         self._ledger.witnessed(opened.witnessed)  # later checkpoints prove that they extend this
@@ -354,6 +355,11 @@ class Loop:
         if self._proofs is not None:
             self._ask_what_is_owed(self._proofs)
         log.info("epoch %d, mode %s", opened.context.number, self._mode.name)
+
+    def _take_mode(self, mode: int, change: int) -> None:
+        """The gate's mode, unless a newer one overtook it: it may come with an epoch, on another connection."""
+        if change >= self._mode_change:
+            self._mode, self._mode_change = Mode(mode), change
 
     def _ask_what_is_owed(self, proofs: ProofReturns) -> None:
         try:
@@ -371,6 +377,7 @@ class Loop:
     def _open_link(self, now: int) -> None:
         try:
             self._link = GateLink(self._setup.gate_socket, connect_timeout_s=0.5)
+            self._mode_change = 0  # perhaps another gate process, which counts anew
         except LinkError as error:
             log.warning("%s", error)
             self._link_retry_mono_ns = now + 500 * NS_PER_MS
@@ -440,6 +447,8 @@ class Loop:
         if self._link is not None:
             self._link.close()
         self._receiver.close()
+        if self._setup.signer is not None:
+            self._setup.signer.close()
         self._snapshot("stopped", newest=None)
         key.erase()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -16,13 +17,16 @@ from attest.command import SessionKey
 from attest.errors import AttestError
 from attest.evidence import build
 from attest.evidence.builder import ima_list
+from attest.evidence.claims import CommandKey
 from attest.evidence.none import build_none
 from attest.ledger import Ledger
-from attest.tpm import TpmDevice
+from attest.tpm import Sealing, TpmDevice
 from sitsedge.errors import SitsError
 from sitsedge.gate.link import GateLink, LinkError, Message
 from sitsedge.loop.pipeline import EpochContext
+from sitsedge.loop.resident import ResidentSigner
 
+TPM_DEADLINE_S = 5.0  # a hardware TPM needs up to about 1 s for a quote
 ANSWER_TIMEOUT_S = 20.0  # a hardware TPM may take a second; a busy one some more
 CLOSE_S = 2.0
 BACKOFF_FIRST_S = 0.2
@@ -51,14 +55,17 @@ class AttestationSetup:
     event_log: Path
     ima: bool = False
     application_pcr: int | None = None
-    tpm_deadline_s: float = 5.0  # a hardware TPM needs up to about 1 s for a quote
+    tpm_deadline_s: float = TPM_DEADLINE_S
+    seal_authority: bytes | None = None  # x ‖ y; where a key of the TPM signs the commands
+    signer: ResidentSigner | None = None  # that key, where this process signs with it; evidence uses its connection
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedEpoch:
     """A new epoch and the gate's signed record of it, with the evidence that opened it.
 
-    ``witnessed`` is the size of this device's ledger that the gate has vouched for so far.
+    ``witnessed`` is the size of this device's ledger that the gate has vouched for so far, ``change`` the number of the
+    change that ``mode`` came with.
     """
 
     context: EpochContext
@@ -66,6 +73,7 @@ class OpenedEpoch:
     evidence: bytes
     mode: int
     witnessed: int
+    change: int = 0
 
 
 def make_evidence(setup: AttestationSetup, *, key: SessionKey, nonce: bytes) -> bytes:
@@ -80,8 +88,7 @@ def make_evidence(setup: AttestationSetup, *, key: SessionKey, nonce: bytes) -> 
             module_digest=setup.module_digest,
             deployment_digest=setup.deployment_digest,
         )
-    assert setup.tcti is not None
-    with TpmDevice(setup.tcti, deadline_s=setup.tpm_deadline_s) as tpm:
+    with _opened(setup) as tpm:
         return build(
             tpm,
             signer=key,
@@ -92,7 +99,25 @@ def make_evidence(setup: AttestationSetup, *, key: SessionKey, nonce: bytes) -> 
             record=setup.record,
             pcrs=QUOTED_PCRS if setup.application_pcr is None else (*QUOTED_PCRS, setup.application_pcr),
             read_ima=ima_list if setup.ima else None,
+            certify=_certifier(setup, tpm),
         )
+
+
+@contextlib.contextmanager
+def _opened(setup: AttestationSetup) -> Iterator[TpmDevice]:
+    """The connection of the signer, which stays open, or one for this call."""
+    if setup.signer is not None:
+        yield setup.signer.device
+        return
+    assert setup.tcti is not None
+    with TpmDevice(setup.tcti, deadline_s=setup.tpm_deadline_s) as tpm:
+        yield tpm
+
+
+def _certifier(setup: AttestationSetup, tpm: TpmDevice) -> Callable[[bytes], CommandKey] | None:
+    if setup.signer is not None:
+        return setup.signer.certify
+    return None if setup.seal_authority is None else Sealing(tpm, setup.seal_authority).certify_key
 
 
 def ledger_head(path: Path, witnessed: int) -> Message:
@@ -132,8 +157,9 @@ def open_epoch(setup: AttestationSetup) -> OpenedEpoch:
         gate_id=setup.gate_id,
         module_digest=setup.module_digest,
         deployment_digest=setup.deployment_digest,
+        command_key=setup.signer,
     )
-    return OpenedEpoch(context, answer["record"], evidence, answer["mode"], challenge["witnessed"])
+    return OpenedEpoch(context, answer["record"], evidence, answer["mode"], challenge["witnessed"], answer["change"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,15 @@ from pathlib import Path
 
 from attest.errors import AttestError
 from fieldbus.errors import FieldbusError
-from sitsedge.config import ConfigError, load_deployment
+from sitsedge.config import ConfigError, Deployment, load_deployment
 from sitsedge.config.deployment import deployment_digest
 from sitsedge.errors import SitsError
 from sitsedge.loop.app import Loop
-from sitsedge.loop.epoch import AttestationSetup
+from sitsedge.loop.epoch import TPM_DEADLINE_S, AttestationSetup
+from sitsedge.loop.resident import ResidentSigner
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
 from sitsedge.modules.profile import require_ceremony_keys
+from sitsedge.supervisor.sealfiles import MODES, RESIDENT, read_approvals, seal_authority
 from sitsedge.supervisor.state import StateDir, state_dir_of
 from sitsedge.telemetry import prepare_process
 
@@ -25,7 +27,9 @@ log = logging.getLogger("sitsedge.loop")
 
 def _attestation(arguments: argparse.Namespace, config: Path, state: StateDir, bundle: Bundle) -> AttestationSetup:
     deployment = load_deployment(config)
-    tpm = arguments.attestation_mode == "tpm2"
+    tpm = arguments.attestation_mode != "none"
+    resident = arguments.attestation_mode == RESIDENT
+    authority = seal_authority(state) if resident else None
     return AttestationSetup(
         mode=arguments.attestation_mode,
         device_id=deployment.device_id,
@@ -39,6 +43,18 @@ def _attestation(arguments: argparse.Namespace, config: Path, state: StateDir, b
         event_log=state.event_log,
         ima=tpm and deployment.attestation.ima,
         application_pcr=deployment.attestation.application_pcr if tpm else None,
+        seal_authority=authority,
+        signer=None if authority is None else _signer(arguments.tcti, authority, deployment, state),
+    )
+
+
+def _signer(tcti: str, authority: bytes, deployment: Deployment, state: StateDir) -> ResidentSigner:
+    return ResidentSigner(
+        tcti,
+        authority=authority,
+        approvals=read_approvals(state),
+        deadline_s=deployment.cycle.deadline_ms / 1000,
+        tpm_deadline_s=TPM_DEADLINE_S,
     )
 
 
@@ -47,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="sitsd", description="the control loop: frame, inference, proof, command")
     parser.add_argument("--config", type=Path, required=True, help="deployment file")
     parser.add_argument("--state-dir", type=Path, help="state folder")
-    parser.add_argument("--attestation-mode", choices=("tpm2", "none"), default="tpm2")
+    parser.add_argument("--attestation-mode", choices=MODES, default="tpm2")
     parser.add_argument("--tcti", default="device:/dev/tpmrm0", help="where the TPM is")
     parser.add_argument("--gate-socket", type=Path, help="the gate's packet socket (default: in the state folder)")
     arguments = parser.parse_args(argv)

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from attest.command import Command, CommandHeader, Mode, ProofKind, SessionKey, TimeQuality, sign_command
+from attest.cose import Signer
 from attest.errors import AttestError
 from attest.proof import ProvenInference
+from attest.tpm.errors import TpmError
 from fieldbus.net import ReceivedFrame
 from sitsedge.loop.budget import Budget, CycleRefused
 from sitsedge.loop.checks import InputCheck, OutputCheck
@@ -44,6 +46,12 @@ class EpochContext:
     gate_id: str
     module_digest: bytes
     deployment_digest: bytes
+    command_key: Signer | None = None
+
+    @property
+    def signer(self) -> Signer:
+        """Who signs the commands: a key of the TPM where there is one, else the session key."""
+        return self.key if self.command_key is None else self.command_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +119,16 @@ class Pipeline:
         self._outputs.check(outputs)
         budget.charge("output")
         quality = TimeQuality(int(self.ingest.quality))
-        data = sign_command(Command(header, inputs, outputs, kind, proof, quality), epoch.key)
+        data = self._sign(Command(header, inputs, outputs, kind, proof, quality), epoch.signer)
         budget.charge("sign")
         return Decision(sequence, data, inputs, outputs)
+
+    @staticmethod
+    def _sign(command: Command, signer: Signer) -> bytes:
+        try:
+            return sign_command(command, signer)
+        except TpmError as error:  # a key of the TPM; the session key in memory does not fail
+            raise CycleRefused(error.code, found=error.found, expected=error.expected, hint=error.hint) from error
 
     def _infer(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
         try:

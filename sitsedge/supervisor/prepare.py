@@ -33,6 +33,9 @@ from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
 from sitsedge.modules.profile import require_ceremony_keys, require_no_build
 from sitsedge.supervisor.keys import authority, ensure_key, signing_key
+from sitsedge.supervisor.resident import prepare_resident
+from sitsedge.supervisor.revision import check_revision
+from sitsedge.supervisor.sealfiles import RESIDENT, seal_authority
 from sitsedge.supervisor.state import StateDir
 
 NS_PER_S = 1_000_000_000
@@ -248,6 +251,7 @@ def _trusted_boot(prepared: Prepared, policy_key: GateKey | None, *, say: Say) -
         prepared.swtpm.start()
         prepared.swtpm.export_ca(state.trust / "tpm-ca")
     with TpmDevice(prepared.tpm.tcti) as tpm:
+        check_revision(tpm, deployment)
         firmware = measure.read_firmware_log() if prepared.tpm.kind == "hardware" else None
         encoded = measure.measure_software(tpm, log_path=state.event_log, firmware_log=firmware)
         if not state.event_log.exists():
@@ -255,6 +259,8 @@ def _trusted_boot(prepared: Prepared, policy_key: GateKey | None, *, say: Say) -
         measure_application(tpm, prepared)
         _enrol(tpm, prepared, policy_key, say=say)
         _boot_policy(tpm, eventlog.parse(encoded), prepared, policy_key, say=say)
+        if prepared.attestation_mode == RESIDENT:
+            prepare_resident(tpm, deployment, state, say=say)
 
 
 def measure_application(tpm: TpmDevice, prepared: Prepared) -> None:
@@ -340,4 +346,5 @@ def _anchors(prepared: Prepared) -> None:
         development_key=prepared.bundle.config.proof.development,
         device_record=(state.trust / "device-record.cbor").read_bytes() if tpm else None,
         boot_policy=(state.trust / "boot-policy.cose").read_bytes() if tpm else None,
+        seal_authority=seal_authority(state) if prepared.attestation_mode == RESIDENT else None,
     )

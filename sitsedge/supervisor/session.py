@@ -22,6 +22,8 @@ from sitsedge.gate.evidence import evidence_verifier
 from sitsedge.loop.epoch import AttestationSetup, make_evidence
 from sitsedge.supervisor.children import Children
 from sitsedge.supervisor.prepare import Prepared, measure_application, prepare
+from sitsedge.supervisor.revision import commit_revision
+from sitsedge.supervisor.sealfiles import RESIDENT, seal_authority
 from sitsedge.supervisor.state import StateDir, deferred_lane
 from sitsedge.telemetry import Snapshot, read_snapshot
 from sitsedge.telemetry.process import END_COMMANDS
@@ -132,7 +134,7 @@ class Session:
         verify = evidence_verifier(
             self.state,
             prepared.deployment,
-            "tpm2",
+            self.options.attestation_mode,
             module=prepared.bundle.digest,
             deployed=prepared.deployment_digest,
         )
@@ -166,11 +168,16 @@ class Session:
             event_log=self.state.event_log,
             ima=tpm is not None and prepared.deployment.attestation.ima,
             application_pcr=None if tpm is None else prepared.deployment.attestation.application_pcr,
+            seal_authority=seal_authority(self.state) if prepared.attestation_mode == RESIDENT else None,
         )
 
     def start(self) -> None:
-        """Plant (where simulated), gate, prover (deferred lane), loop, bridge. Raises ``ChildError``: call ``stop``."""
+        """Plant (where simulated), gate, prover (deferred lane), loop, bridge. Raises ``ChildError``: call ``stop``.
+
+        Before the first of them, the TPM's counter moves to this deployment's revision; raises ``TpmError``.
+        """
         prepared = self._ready()
+        self._commit_revision(prepared)
         arguments = ["--config", str(prepared.path), "--state-dir", str(self.state.root)]
         arguments += ["--attestation-mode", prepared.attestation_mode]
         if isinstance(prepared.deployment.simulation, RollingMillPlant):
@@ -197,6 +204,15 @@ class Session:
             self._say("starting the bridge")
             config = self._write_bridge_config(prepared.deployment.source)
             self._children.start("bridge", "sitsedge.bridge.main", ["--config", str(config)])
+
+    @staticmethod
+    def _commit_revision(prepared: Prepared) -> None:
+        if prepared.tpm is None or prepared.deployment.revision is None:
+            return
+        from attest.tpm import TpmDevice
+
+        with TpmDevice(prepared.tpm.tcti) as tpm:
+            commit_revision(tpm, prepared.deployment)
 
     def _prover_arguments(self) -> list[str]:
         return ["--config", str(self._ready().path), "--state-dir", str(self.state.root)]

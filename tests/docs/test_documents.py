@@ -76,8 +76,8 @@ def test_attacks_are_listed_in_the_readme() -> None:
 
 
 def test_the_number_of_evidence_checks_is_right() -> None:
-    assert len(EVIDENCE_CHECKS) == 23
-    assert "all twenty-three checks" in CLI
+    assert len(EVIDENCE_CHECKS) == 24
+    assert "all twenty-four checks" in CLI
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -106,7 +106,6 @@ MALFORMED: dict[str, bytes] = {
     "three-parts": b"\xd2\x83\x40\xa0\x40",
     "unprotected-header-filled": envelope(_CANONICAL, unprotected={4: b"k"}),
     "alg-missing": envelope(_CANONICAL, protected=cbor.dumps({3: CONTENT_TYPE, 4: SESSION.kid})),
-    "alg-es256": head(h1=cose.ES256),
     "alg-unknown": head(h1=-37),
     "content-type-of-another-record": head(h3="application/vnd.sits.receipt+cbor"),
     "content-type-number": head(h3=60),

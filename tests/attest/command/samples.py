@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from attest.command import (
     Alarm,
     CycleRefused,
@@ -25,30 +27,33 @@ from tests.attest.command.cases import DEPLOYMENT, DEVICE, GATE, MODULE, T0, key
 
 _D = bytes(range(32))
 
+_OPENED = EpochOpened(
+    gate_id=GATE,
+    device_id=DEVICE,
+    epoch=7,
+    evidence_digest=_D,
+    nonce=b"n" * 32,
+    session_public=key("session").public,
+    module_digest=MODULE,
+    deployment_digest=DEPLOYMENT,
+    rules_digest=_D,
+    vk_digest=_D,
+    record_digest=b"",
+    policy_digest=b"",
+    t_opened_ns=T0,
+    expires_ns=T0 + 1,
+    ak_name=b"\x00\x0b" + _D,
+    tpm_kind="swtpm",
+    boot_policy="plant v1: état normal",
+    reset_count=3,
+    plant_outputs=None,
+)
+RESIDENT = replace(_OPENED, command_public=b"\x04" + 2 * _D)  # kept apart: one vector for each kind of record
+
 RECORDS: tuple[Record, ...] = (
     Receipt(GATE, 7, 100, _D, (5, -5), (5, -5), (), ReadBack.PENDING, True, T0, T0 + 1, 0),
     Refusal(GATE, 0, 0, "malformed", 1, "nothing", "a command", _D, b"\x00\xff", T0),
-    EpochOpened(
-        gate_id=GATE,
-        device_id=DEVICE,
-        epoch=7,
-        evidence_digest=_D,
-        nonce=b"n" * 32,
-        session_public=key("session").public,
-        module_digest=MODULE,
-        deployment_digest=DEPLOYMENT,
-        rules_digest=_D,
-        vk_digest=_D,
-        record_digest=b"",
-        policy_digest=b"",
-        t_opened_ns=T0,
-        expires_ns=T0 + 1,
-        ak_name=b"\x00\x0b" + _D,
-        tpm_kind="swtpm",
-        boot_policy="plant v1: état normal",
-        reset_count=3,
-        plant_outputs=None,
-    ),
+    _OPENED,
     EpochRefused(GATE, _D, b"", b"", "quote-qualifying", 9, "an old quote", "ours", T0),
     EpochClosed(GATE, 7, "stop", T0),
     ModeChange(GATE, Mode.SUPERVISED, Mode.AUTO, ("Ann", "Bob"), "start of shift", T0),

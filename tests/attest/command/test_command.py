@@ -9,7 +9,9 @@ from pathlib import Path
 import pycddl
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +45,7 @@ from attest.command import (
 from attest.command.enums import PROOF_BYTES
 from attest.command.state import RUNS_MAX
 from tests.attest.command.cases import EPOCH, HONEST, KEYED, RULES, SESSION, STRANGER, T0, at, committed
-from tests.attest.command.samples import RECORDS
+from tests.attest.command.samples import RECORDS, RESIDENT
 
 identifiers = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=64)
 counters = st.integers(0, 2**63 - 1)
@@ -151,7 +153,7 @@ def test_signing_refuses_what_parsing_would(bad: Command) -> None:
         sign_command(bad, SESSION)
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.KIND)
+@pytest.mark.parametrize("record", [*RECORDS, RESIDENT], ids=lambda record: record.KIND)
 def test_records_round_trip_and_refuse_strangers(record: object) -> None:
     data = sign_record(record, SESSION)  # type: ignore[arg-type]
     parsed = parse_record(data)
@@ -365,3 +367,47 @@ def test_key_files_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="chmod 600"):
         GateKey.load(path)
     assert os.stat(path).st_size < 4096  # noqa: PTH116
+
+
+class TpmKey:
+    """Signs as a TPM does: ECDSA on P-256, r ‖ s."""
+
+    def __init__(self, number: int) -> None:
+        self._private = ec.derive_private_key(number, ec.SECP256R1())
+        self.public = self._private.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+
+    def sign(self, data: bytes, /) -> bytes:
+        r, s = decode_dss_signature(self._private.sign(data, ec.ECDSA(SHA256())))
+        return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+
+def outcome(signer: SessionKey | TpmKey, epoch: OpenEpoch) -> str:
+    state = GateState(epoch.number)
+    verdict = judge(sign_command(HONEST, signer), RULES, state, epoch, T0, gate_mode=Mode.AUTO, verifier=Never())
+    return verdict.code if isinstance(verdict, Refused) else "accepted"
+
+
+class Never:
+    """A verifier that finds nothing wrong."""
+
+    def verify(self, inputs: object, outputs: object, ctx: bytes, proof: bytes, /) -> None:
+        return None
+
+
+def test_an_epoch_with_a_key_of_the_tpm_takes_its_signature_and_no_other() -> None:
+    key = TpmKey(7)
+    resident = replace(EPOCH, command_public=key.public)
+    assert outcome(key, resident) == "accepted"
+    assert outcome(TpmKey(8), resident) == "signature"
+    assert outcome(SESSION, resident) == "signature"  # the session key of such an epoch signs no commands
+    assert outcome(key, EPOCH) == "signature"
+    assert outcome(SESSION, EPOCH) == "accepted"
+
+
+def test_a_record_names_the_key_of_the_commands_or_has_no_such_field() -> None:
+    assert RESIDENT.command_key == RESIDENT.command_public
+    plain = replace(RESIDENT, command_public=b"")
+    assert plain.command_key == plain.session_public
+    assert len(sign_record(RESIDENT, SESSION)) == len(sign_record(plain, SESSION)) + 68
+    with pytest.raises(CommandError, match="malformed"):
+        sign_record(replace(RESIDENT, command_public=b"\x04"), SESSION)

@@ -24,6 +24,7 @@ from tests.attest.evidence.forge import (
     SESSION,
     YEAR_NS,
     Case,
+    command_key,
     digest,
     ecc_key,
     ima_case,
@@ -35,6 +36,14 @@ HONEST = Case()
 OTHER_AK = ecc_key("another ak")
 OTHER_LOG = EventLog((LOG.events[0], text_event(13, "sits:component attest 2")))
 UNQUOTED = {pcr: LOG.value(pcr) for pcr in (0, 11)}
+
+
+SEALING = digest("sealing policy")
+
+
+def _resident(key: claims.CommandKey) -> Case:
+    """A verifier that demands a command key, and a device that shows this one."""
+    return Case(claims={"command_key": key}, signer_policy=SEALING)
 
 
 def _flip(data: bytes, at: int = -1) -> bytes:
@@ -103,6 +112,7 @@ _NO_EVIDENCE = (
     "reset-count",
     "module-digest",
     "deployment-digest",
+    "command-key",
 )
 _NO_QUOTE = ("quote-magic", "quote-qualifying", "pcr-selection", "quote-pcr-digest", "reset-count")
 _NO_POLICY = (
@@ -335,4 +345,28 @@ CASES: dict[str, tuple[Case, tuple[str, ...]]] = {
         ("quote-qualifying", "module-digest"),
     ),
     "deployment-digest-other-deployment": (Case(deployment=digest("another deployment")), ("deployment-digest",)),
+    "honest-with-command-key": (_resident(command_key()), ()),
+    "command-key-missing": (Case(signer_policy=SEALING), ("command-key",)),
+    "command-key-not-demanded": (Case(claims={"command_key": command_key()}), ("command-key",)),
+    "command-key-certified-by-another-ak": (_resident(command_key(ak=OTHER_AK)), ("command-key",)),
+    "command-key-certificate-of-another-key": (
+        _resident(replace(command_key(), public=command_key(key=OTHER_AK).public)),
+        ("command-key",),
+    ),
+    "command-key-certificate-of-an-old-epoch": (_resident(command_key(nonce=digest("old nonce"))), ("command-key",)),
+    "command-key-magic-not-from-a-tpm": (_resident(command_key(magic=0)), ("command-key",)),
+    "command-key-for-any-state": (_resident(command_key(policy=bytes(32))), ("command-key",)),
+    "command-key-with-a-password": (
+        _resident(command_key(attributes=structures.COMMAND_KEY_ATTRIBUTES | structures.USER_WITH_AUTH)),
+        ("command-key",),
+    ),
+    "command-key-exportable": (
+        _resident(command_key(attributes=structures.COMMAND_KEY_ATTRIBUTES & ~structures.FIXED_TPM)),
+        ("command-key",),
+    ),
+    "command-key-unreadable": (_resident(replace(command_key(), public=b"key")), ("command-key",)),
+    "command-key-certificate-is-a-quote": (
+        _resident(replace(command_key(), attest=claims.parse_evidence(HONEST.evidence())[0].quote_attest)),
+        ("command-key",),
+    ),
 }

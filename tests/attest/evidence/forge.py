@@ -19,7 +19,7 @@ from attest import structures
 from attest.boot.eventlog import EventLog, text_event
 from attest.boot.policy import make_policy, reference_state
 from attest.cose import Ed25519Signer
-from attest.evidence.claims import Evidence, qualifying_data
+from attest.evidence.claims import CommandKey, Evidence, qualifying_data
 from attest.evidence.record import DeviceRecord
 from attest.evidence.seen import Seen
 from attest.evidence.verdict import Verdict
@@ -136,6 +136,7 @@ class Case:
     seen: Seen = SEEN
     revocations: bytes | None = None
     application_pcr: int | None = None
+    signer_policy: bytes | None = None
     raw: bytes | None = None
 
     def evidence(self) -> bytes:
@@ -170,7 +171,8 @@ class Case:
         return replace(claims, **self.claims).sign(self.envelope or self.session)
 
     def arguments(self) -> dict[str, Any]:
-        return {
+        demanded = {} if self.signer_policy is None else {"signer_policy": self.signer_policy}
+        return demanded | {
             "nonce": self.expected_nonce,
             "record": self.record,
             "policy": self.policy,
@@ -185,6 +187,38 @@ class Case:
 
     def verdict(self) -> Verdict:
         return verify_evidence(self.evidence(), **self.arguments())
+
+
+def command_key(
+    *,
+    key: ec.EllipticCurvePrivateKey | None = None,
+    ak: ec.EllipticCurvePrivateKey = AK,
+    policy: bytes = digest("sealing policy"),
+    attributes: int = structures.COMMAND_KEY_ATTRIBUTES,
+    nonce: bytes = digest("nonce"),
+    magic: int = structures.GENERATED,
+    named: bytes | None = None,
+) -> CommandKey:
+    """A command key and its certificate, honest unless told otherwise."""
+    public = structures.ak_template(x=_half(key, 0), y=_half(key, 1))
+    start = len(u16(0) * 2)
+    public = public[:start] + u32(attributes) + tpm2b(policy) + public[start + 4 + 2 + 32 :]
+    extra = qualifying_data(
+        nonce=nonce,
+        session_public=SESSION.public,
+        module_digest=digest("module"),
+        deployment_digest=digest("deployment"),
+    )
+    head = u32(magic) + u16(structures.ST_ATTEST_CREATION) + tpm2b(b"\0\x0b" + bytes(32)) + tpm2b(extra)
+    clock = (1000).to_bytes(8, "big") + u32(7) + u32(1) + b"\1" + (1).to_bytes(8, "big")
+    name = structures.object_name(public) if named is None else named
+    attest = head + clock + tpm2b(name) + tpm2b(digest("creation"))
+    return CommandKey(public, attest, tpm_sign(ak, attest))
+
+
+def _half(key: ec.EllipticCurvePrivateKey | None, which: int) -> bytes:
+    numbers = (key or ecc_key("command key")).public_key().public_numbers()
+    return (numbers.x, numbers.y)[which].to_bytes(32, "big")
 
 
 def ima_entry(path: str, content: str) -> bytes:

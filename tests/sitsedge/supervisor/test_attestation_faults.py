@@ -166,6 +166,6 @@ def test_a_tpm_that_is_killed_and_one_that_hangs_for_a_while_are_not_noticed_by_
         assert running.data("gate")["mode"] == "AUTO"
         assert running.data("plant")["watchdog_trips"] == 0
         assert running.data("sitsd")["attestation"]["error"] is None
-    assert running.alarms() == []
+    assert [code for code in running.alarms() if code.startswith("attestation")] == []
     report = verify(running.state.ledger, proofs=5)
     assert report.ok, report.findings
