@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -136,11 +137,15 @@ def test_every_frame_decodes_as_recorded_or_is_refused_by_name(frames: list[dict
     assert outcome == {"decoded": 130, "opened": 21, "delta-duplicate-index": 22}
 
 
+def pinned(part: bytes) -> Callable[[int], bytes]:
+    return lambda _: part
+
+
 def test_protected_frames_are_sealed_to_the_same_bytes(frames: list[dict[str, Any]]) -> None:
     """With the recorded nonce; open62541's number in it is always 1, as in a first message of ours."""
     for frame in frames:
         if frame["label"] in SECURED:
             policy, mode = SECURED[frame["label"]]
             found = opened(frame)
-            writer = SecureWriter(ring(policy), mode, TOKEN_ID, random=lambda _, part=found.security.nonce[:4]: part)
+            writer = SecureWriter(ring(policy), mode, TOKEN_ID, random=pinned(found.security.nonce[:4]))
             assert writer.seal(found.data).hex() == frame["uadp"]
