@@ -347,7 +347,8 @@ class Loop:
         self._take_mode(opened.mode, opened.change)
         self._submit(RecordKind.EVIDENCE, opened.evidence)
         self._submit(RecordKind.EPOCH_OPENED, opened.record)
-        self._ledger.witnessed(opened.witnessed)  # later checkpoints prove that they extend this
+        if before is None:  # else the gate has vouched for more since, and said so
+            self._ledger.witnessed(opened.witnessed)  # later checkpoints prove that they extend this
         self._ledger.set_signer(opened.context.key)
         if before is not None:
             before.key.erase()

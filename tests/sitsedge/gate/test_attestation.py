@@ -158,12 +158,14 @@ class Rig:
     key: SessionKey
     verdicts: list[Verdict] = field(default_factory=list)
 
-    async def attest(self, verdict: Verdict) -> Message:
+    async def attest(self, verdict: Verdict, *, nonce: bytes | None = None) -> Message:
         self.verdicts.append(verdict)
-        nonce = self.connection.new_nonce()
+        nonce = self.connection.new_nonce() if nonce is None else nonce
         evidence = build_none(signer=self.key, nonce=nonce, module_digest=MODULE, deployment_digest=DEPLOYED)
         head = {"ledger": {"size": 0, "root": EMPTY_ROOT}, "consistency": []}
-        message: Message = {"t": "evidence", "nonce": nonce, "evidence": evidence, **head}
+        return await self.ask({"t": "evidence", "nonce": nonce, "evidence": evidence, **head})
+
+    async def ask(self, message: Message) -> Message:
         await self.gate.handle(self.connection, message, time.monotonic_ns())
         return decode(await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self.client, 262_144), 10))
 
