@@ -290,3 +290,14 @@ def test_an_epoch_without_successor_alarms_then_steps_down_while_it_is_still_ope
     assert rig.alarms() == ["attestation-overdue", "attestation-ended"]
     assert rig.plant.auto == [False]
     assert rig.gate.watch.fault is None
+
+
+def test_an_epoch_s_answer_says_which_change_its_mode_came_with(rig: Rig) -> None:
+    async def scenario() -> None:
+        before = await rig.attest(good(rig.key))
+        rig.gate.change_mode(Mode.SHADOW, (), "test")
+        after = await rig.attest(good(rig.key))
+        assert (before["mode"], before["change"]) == (int(Mode.AUTO), 0)
+        assert (after["mode"], after["change"]) == (int(Mode.SHADOW), 1)
+
+    run(scenario())
