@@ -17,6 +17,7 @@ from fieldbus.capture import (
     plain,
 )
 from fieldbus.slmp.devices import Series
+from sitsedge.cli.files import read_at_most
 from sitsedge.cli.output import Exit, Output, OutputOption, reported
 
 app = typer.Typer(help="Fieldbus frames.", no_args_is_help=True)
@@ -40,14 +41,15 @@ def decode_command(
     """Decode the frames of a capture, one line each: exit 1 where one was refused or there was none."""
     refused = total = 0
     with reported(output):
-        for result in decode_file(file, Options(protocol, port, series, zone)):
-            total += 1
-            refused += not isinstance(result.decoded, Decoded)
-            print(
-                json.dumps(frame_data(result), ensure_ascii=False, allow_nan=False)
-                if output is Output.json
-                else _line(result)
-            )
+        rings = () if keys is None else parse_keys(read_at_most(keys, KEY_FILE_BYTES_MAX))
+        try:
+            for result in decode_file(file, Options(protocol, port, series, zone, rings)):
+                total += 1
+                refused += not isinstance(result.decoded, Decoded)
+                print(_json(frame_data(result)) if output is Output.json else _line(result))
+        finally:
+            for ring in rings:
+                ring.erase()
     raise typer.Exit(Exit.OK if total and not refused else Exit.REFUSED)
 
 
