@@ -20,6 +20,7 @@ from sitsedge.cli import (
     demo_commands,
     deploy_commands,
     evaluate_command,
+    fieldbus_commands,
     module_commands,
     proof_commands,
     sealed_commands,
@@ -56,6 +57,7 @@ audit_commands.app.command("export")(sealed_commands.export_command)
 audit_commands.app.command("verify-sealed")(sealed_commands.verify_command)
 audit_commands.app.command("open")(sealed_commands.open_command_line)
 app.add_typer(audit_commands.app, name="audit")
+app.add_typer(fieldbus_commands.app, name="fieldbus")
 app.add_typer(demo_commands.bench, name="bench")
 app.command("deploy")(deploy_commands.deploy)
 app.command("demo")(demo_commands.demo)

@@ -180,6 +180,8 @@ class Session:
         self._commit_revision(prepared)
         arguments = ["--config", str(prepared.path), "--state-dir", str(self.state.root)]
         arguments += ["--attestation-mode", prepared.attestation_mode]
+        if prepared.deployment.profile == "production":
+            self._children.without_old_bytecode()
         if isinstance(prepared.deployment.simulation, RollingMillPlant):
             self._say("starting the simulated mill and its PLC")
             config = self._write_plant_config(prepared, prepared.deployment.simulation)

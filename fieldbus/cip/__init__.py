@@ -1,0 +1,1 @@
+"""EtherNet/IP and CIP of Logix controllers (port 44818)."""

@@ -1,0 +1,1 @@
+"""S7 communication over ISO-on-TCP (port 102)."""

@@ -1,0 +1,1 @@
+"""SLMP (MC protocol 3E, 4E) of MELSEC CPUs."""
