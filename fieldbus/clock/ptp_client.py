@@ -72,9 +72,10 @@ class PtpClient:
         self._timeout_s = timeout_s
         self._port = os.getpid() & 0xFFFF
         self._sequence = 0
-        self._folder = tempfile.TemporaryDirectory(
-            prefix="sits-ptp-", dir=folder
-        )  # mode 0700; the daemon is root and gets in
+        try:
+            self._folder = tempfile.TemporaryDirectory(prefix="sits-ptp-", dir=folder)  # 0700; the daemon is root
+        except OSError as error:
+            raise _unreachable(path, error) from error
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             self._socket.bind(str(Path(self._folder.name) / "s"))
