@@ -59,8 +59,10 @@ class PtpStatus:
 class PtpClient:
     """A requester with a socket of its own in a private folder. Use as a context manager or call ``close``."""
 
-    def __init__(self, path: str, *, domain: int = 0, timeout_s: float = TIMEOUT_S) -> None:
-        """``path``: ptp4l's ``uds_address``, or ``uds_ro_address`` of linuxptp 4.
+    def __init__(self, path: str, *, domain: int = 0, timeout_s: float = TIMEOUT_S, folder: Path | None = None) -> None:
+        """``path``: ptp4l's ``uds_address``, or ``uds_ro_address`` of linuxptp 4. ``folder`` for the own socket
+        (default: the temporary one): the daemon answers to a path, so it must see the same folder there, which it does
+        not with a service's PrivateTmp.
 
         Raises PtpError ``ptp-unreachable``.
         """
@@ -70,7 +72,10 @@ class PtpClient:
         self._timeout_s = timeout_s
         self._port = os.getpid() & 0xFFFF
         self._sequence = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="sits-ptp-")  # mode 0700; the daemon is root and gets in
+        try:
+            self._folder = tempfile.TemporaryDirectory(prefix="sits-ptp-", dir=folder)  # 0700; the daemon is root
+        except OSError as error:
+            raise _unreachable(path, error) from error
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             self._socket.bind(str(Path(self._folder.name) / "s"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -28,9 +29,18 @@ STEP_MS_MAX = 5.0
 class PtpWatch:
     """Polls from construction until ``close``. ``quality`` may be read from any thread and never waits."""
 
-    def __init__(self, path: str, policy: PtpPolicy, *, domain: int = 0, interval_s: float = INTERVAL_S) -> None:
-        """``path``: ptp4l's socket. A daemon that is not there (yet) is no error but a quality without it."""
-        self._path, self._domain, self._interval_s = path, domain, interval_s
+    def __init__(
+        self,
+        path: str,
+        policy: PtpPolicy,
+        *,
+        domain: int = 0,
+        interval_s: float = INTERVAL_S,
+        folder: Path | None = None,
+    ) -> None:
+        """``path``: ptp4l's socket; ``folder``: for the own one (see PtpClient). A daemon that is not there (yet) is no
+        error but a quality without it."""
+        self._path, self._domain, self._interval_s, self._folder = path, domain, interval_s, folder
         self._discipline = PtpDiscipline(policy)
         self._steps = ClockStepDetector(step_ms_max=STEP_MS_MAX)
         self._client: PtpClient | None = None
@@ -70,7 +80,7 @@ class PtpWatch:
     def _ask(self) -> tuple[PtpStatus | None, str]:
         try:
             if self._client is None:
-                self._client = PtpClient(self._path, domain=self._domain)
+                self._client = PtpClient(self._path, domain=self._domain, folder=self._folder)
             return self._client.status(), ""
         except PtpError as error:
             # A daemon that was started anew has a new socket behind the same name.

@@ -9,11 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from fieldbus.capture import (
+    KEY_FILE_BYTES_MAX,
     Decoded,
     FrameResult,
     Options,
     Protocol,
     decode_file,
+    parse_keys,
     plain,
 )
 from fieldbus.slmp.devices import Series

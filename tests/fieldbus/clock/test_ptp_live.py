@@ -163,6 +163,9 @@ def test_no_daemon_is_an_error_for_the_client_and_a_quality_for_the_watch(tmp_pa
     with pytest.raises(PtpError) as caught:
         PtpClient(str(tmp_path / "none"))
     assert caught.value.code == "ptp-unreachable"
+    with pytest.raises(PtpError) as caught:
+        PtpClient(str(tmp_path / "none"), folder=tmp_path / "nowhere")
+    assert caught.value.code == "ptp-unreachable"
     with PtpWatch(str(tmp_path / "none"), POLICY) as watch:
         assert watch.quality().reason.startswith("ptp-unreachable")
         assert watch.quality().kind < TimeQualityKind.PTP_SW
