@@ -148,13 +148,42 @@ class Cycle(Strict):
         return self.proof_backlog_max + QUEUE_MARGIN
 
 
+class Ptp(Strict):
+    """Where the state of PTP is asked and what it must be to count (rules: ``fieldbus.clock.discipline``).
+
+    ``socket``: ptp4l's ``uds_address``. Holdover ends after ``holdover_s_max`` or when the error, growing by
+    ``drift_ppm_max``, may have passed ``error_us_max``. ``free_running``: ptp4l only measures. ``grandmasters``: EUI-64
+    of those admitted (default: any). With ``w_sync_ms_max`` no command is made while W_sync is above it or unknown.
+    """
+
+    socket: Annotated[str, Field(pattern=r"^/.{1,106}$")] = "/var/run/ptp4l"
+    domain: Annotated[int, Field(ge=0, le=127)] = 0
+    error_us_max: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] = 100.0
+    holdover_s_max: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 5.0
+    drift_ppm_max: Annotated[float, Field(ge=0, le=500, allow_inf_nan=False)] = 10.0
+    sync_silence_s_max: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)] = 2.0
+    free_running: bool = False
+    grandmasters: Annotated[list[Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]], Field(max_length=16)] | None = None
+    w_sync_ms_max: Milliseconds | None = None
+
+
 class Timing(Strict):
-    """Age limits by this machine's clock, and the least clock quality that may lead to a write."""
+    """Age limits by this machine's clock, and the least clock quality that may lead to a write.
+
+    ``ptp-sw`` and ``ptp-hw`` can only be met where ``ptp`` says how to ask.
+    """
 
     source_age_ms_max: Milliseconds
     decision_age_ms_max: Milliseconds
     future_ms_max: Milliseconds
     time_quality_min: Literal["free", "ntp", "ptp-sw", "ptp-hw"] = "free"
+    ptp: Ptp | None = None
+
+    @model_validator(mode="after")
+    def _askable(self) -> Timing:
+        if self.time_quality_min.startswith("ptp") and self.ptp is None:
+            raise ValueError(f"'ptp' with time_quality_min {self.time_quality_min}: nothing else can show it")
+        return self
 
 
 class Attestation(Strict):

@@ -26,7 +26,7 @@ from sitsedge.loop.checks import InputCheck, OutputCheck, SignalSpec
 from sitsedge.loop.deferred import DeferredLane
 from sitsedge.loop.epoch import AttestationSetup, EpochKeeper, OpenedEpoch
 from sitsedge.loop.gateview import GateView
-from sitsedge.loop.ingest import Ingest
+from sitsedge.loop.ingest import Ingest, watch_of
 from sitsedge.loop.pipeline import Commit, EpochContext, Pipeline
 from sitsedge.loop.returns import ProofReturns
 from sitsedge.loop.tally import Sent, Tally
@@ -40,7 +40,7 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 IDLE_MS = 100
 SNAPSHOT_NS = 500 * NS_PER_MS
-QUALITY_NS = 1000 * NS_PER_MS
+QUALITY_NS = 200 * NS_PER_MS
 WARM_UP_RUNS = 20
 EPOCH_LOST = frozenset({"epoch-unknown", "epoch-expired", "signature"})
 
@@ -69,6 +69,7 @@ class Loop:
             on_checkpoint=self._checkpoints.append,
         )
         self._receiver = self._open_receiver()
+        self._watch = watch_of(self.deployment, self.state.run)
         self._pipeline = self._make_pipeline()
         self._proofs = self._make_returns()
         self._link: GateLink | None = None
@@ -105,7 +106,7 @@ class Loop:
         sandbox = Sandbox.of(self._bundle, limits=limits, engine=deployment.engine, cache_dir=cache)
         self._kernel = sandbox.variant
         pipeline = Pipeline(
-            ingest=Ingest(deployment),
+            ingest=Ingest(deployment, self._watch),
             inputs=InputCheck([_spec(signal) for signal in config.inputs]),
             sandbox=sandbox,
             prover=prover,
@@ -186,6 +187,7 @@ class Loop:
                 told, snapshot_due = True, 0  # who stops this waits for it
             if now >= quality_due:
                 self._pipeline.ingest.refresh_quality()
+                self._receiver.tai_offset_s = self._pipeline.ingest.clock.tai_offset_s
                 quality_due = now + QUALITY_NS
             if now >= snapshot_due:
                 self._snapshot("running" if self._epoch is not None else "ready")
@@ -409,6 +411,7 @@ class Loop:
             "ledger_size": self._ledger.size,
             "ledger_queued": self._ledger.queued,
             "time_quality": self._pipeline.ingest.quality.label,
+            **self._pipeline.ingest.measures(),
             "proof": self.deployment.cycle.proof,
             "realtime": self._realtime,
             "kernel": self._kernel,
