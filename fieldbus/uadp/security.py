@@ -110,7 +110,10 @@ class GroupKey:
 
 
 class KeyRing:
-    """Keys of one security group by SecurityTokenId. The oldest ones give way beyond TOKENS_MAX."""
+    """Keys of one security group by SecurityTokenId. The oldest ones give way beyond TOKENS_MAX.
+
+    A ring belongs to one reader or one writer: a reader erases what its publishers no longer use.
+    """
 
     __slots__ = ("_keys", "policy")
 
@@ -250,7 +253,8 @@ class SecureReader:
         4. ``nonce-length``
         5. ``signature``: HMAC-SHA256 over all that precedes it, compared in constant time
         6. ``nonce-replayed``: first seen under this key from this publisher
-        7. a forced key reset, being authentic, erases the other keys; a newer token becomes the current one
+        7. a forced key reset, being authentic, erases the other keys; a newer token becomes the current one, and
+           keys older than the one before it are erased
         8. the payload is decrypted
         """
         shape = self._shape
@@ -306,6 +310,9 @@ class SecureReader:
         if security.force_key_reset:
             self._ring.forget_all_but(security.token_id)
         if security.token_id > self.current_token:
+            # The key before this one stays for messages that are late, or publishers that have not changed yet.
+            for token_id in [known for known in self._ring.token_ids if known < self.current_token]:
+                self._ring.forget(token_id)
             self.current_token = security.token_id
         if len(self._seen) > 1:
             for token_id in [known for known in self._seen if self._ring.get(known) is None]:

@@ -165,6 +165,10 @@ def test_keys_rotate_by_token() -> None:
     assert receiver.open(sender.seal(PLAIN)).security.token_id == TOKEN_ID + 1
     assert receiver.current_token == TOKEN_ID + 1
     assert receiver.open(old).security.token_id == TOKEN_ID  # late, under a key that is still held
+    newest = writer(tokens=3, token_id=TOKEN_ID + 2)
+    assert receiver.open(newest.seal(PLAIN)).security.token_id == receiver.current_token == TOKEN_ID + 2
+    assert receiver.open(sender.seal(PLAIN)).security.token_id == TOKEN_ID + 1
+    assert refused(receiver, writer().seal(PLAIN)) == "token-unknown"  # two keys ago: erased
     with pytest.raises(SecurityError, match="token-reused"):
         sender.rotate(TOKEN_ID)
     with pytest.raises(SecurityError, match="token-reused"):
