@@ -250,6 +250,7 @@ def _trusted_boot(prepared: Prepared, policy_key: GateKey | None, *, say: Say) -
         prepared.swtpm = Swtpm(state.tpm)
         prepared.swtpm.start()
         prepared.swtpm.export_ca(state.trust / "tpm-ca")
+    state.tpm_restarting.unlink(missing_ok=True)  # of a supervisor that was killed meanwhile
     with TpmDevice(prepared.tpm.tcti) as tpm:
         check_revision(tpm, deployment)
         firmware = measure.read_firmware_log() if prepared.tpm.kind == "hardware" else None

@@ -168,6 +168,7 @@ class Session:
             event_log=self.state.event_log,
             ima=tpm is not None and prepared.deployment.attestation.ima,
             application_pcr=None if tpm is None else prepared.deployment.attestation.application_pcr,
+            restarting=self.state.tpm_restarting,
             seal_authority=seal_authority(self.state) if prepared.attestation_mode == RESIDENT else None,
         )
 
@@ -402,11 +403,13 @@ class Session:
         from attest.tpm import TpmDevice
 
         self._tpm_unmeasured = True
+        self.state.tpm_restarting.touch()
         prepared.swtpm.stop()
         prepared.swtpm.start()
         with TpmDevice(prepared.tpm.tcti) as tpm:
             measure.measure_software(tpm, log_path=self.state.event_log)
             measure_application(tpm, prepared)
+        self.state.tpm_restarting.unlink(missing_ok=True)
         self._tpm_unmeasured = False
 
     def _ready(self) -> Prepared:
