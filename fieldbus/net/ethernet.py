@@ -11,13 +11,12 @@ import ctypes
 import re
 import socket
 import struct
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from fieldbus.net import stamps
 from fieldbus.net.errors import NetError, from_os_error, interface_index
-from fieldbus.net.frames import ReceivedFrame, VlanTag
+from fieldbus.net.frames import ReceivedFrame, VlanTag, tag_of_tci
 from fieldbus.net.receiver import RECEIVE_BUFFER_BYTES, FrameReceiver
 
 ETHERTYPE_UADP = 0xB62C
@@ -127,12 +126,11 @@ def reported_tag(ancillary: stamps.Ancillary) -> tuple[int, VlanTag] | None:
         if level == _SOL_PACKET and kind == _PACKET_AUXDATA and len(body) == _AUXDATA.size:
             status, _, _, _, _, tci, tag_type = _AUXDATA.unpack(body)
             if status & _TP_STATUS_VLAN_VALID:
-                return tag_type if status & _TP_STATUS_VLAN_TPID_VALID else VLAN_TAGS[0], VlanTag.of_tci(tci)
+                return tag_type if status & _TP_STATUS_VLAN_TPID_VALID else VLAN_TAGS[0], tag_of_tci(tci)
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class EthernetPayload:
+class EthernetPayload(NamedTuple):
     """What a frame carries: tags outermost first, the EtherType behind them, payload, zeros that may be padding."""
 
     vlans: tuple[VlanTag, ...]
@@ -153,7 +151,7 @@ def ethernet_payload(frame: bytes, outer: VlanTag | None = None) -> EthernetPayl
     while kind in VLAN_TAGS:
         if len(tags) == VLAN_TAGS_MAX or len(frame) < at + TAG_BYTES:
             return None
-        tags.append(VlanTag.of_tci(int.from_bytes(frame[at : at + 2], "big")))
+        tags.append(tag_of_tci(int.from_bytes(frame[at : at + 2], "big")))
         kind = int.from_bytes(frame[at + 2 : at + 4], "big")
         at += TAG_BYTES
     data = frame[at:]

@@ -25,6 +25,8 @@ Milliseconds = Annotated[float, Field(gt=0, le=3_600_000, allow_inf_nan=False)]
 ProofDeadline = Annotated[int, Field(ge=1, le=PROOF_DEADLINE_MS_MAX)]
 ProofBacklog = Annotated[int, Field(ge=1, le=PROOF_BACKLOG_MAX)]
 FIELDS_MAX = 64
+UDP_SOURCES_MAX = 10
+MacAddress = Annotated[str, Field(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
 PROOF_DEADLINE_MS = 60_000
 PROOF_BACKLOG = 6_000  # the same minute at 100 Hz
 PROOF_THREADS_MAX = 8
@@ -75,17 +77,26 @@ class SourceField(Strict):
         return unit
 
 
-class UadpSource(Strict):
-    """A UADP publisher heard over UDP (OPC 10000-14, 7.3.2)."""
+class UadpPublisher(Strict):
+    """Whose DataSet it is and what is in it, however it comes."""
+
+    publisher_id: Annotated[int, Field(ge=0, le=65535)]
+    writer_group_id: Annotated[int, Field(ge=0, le=65535)]
+    data_set_writer_id: Annotated[int, Field(ge=1, le=65535)]
+    fields: Annotated[list[SourceField], Field(min_length=1, max_length=FIELDS_MAX)]
+
+
+class UadpSource(UadpPublisher):
+    """A UADP publisher heard over UDP (OPC 10000-14, 7.3.2).
+
+    ``sources``: only these senders are heard; a multicast group is then joined for them alone.
+    """
 
     protocol: Literal["uadp-udp"]
     address: str
     port: Port
     interface: str | None = None
-    publisher_id: Annotated[int, Field(ge=0, le=65535)]
-    writer_group_id: Annotated[int, Field(ge=0, le=65535)]
-    data_set_writer_id: Annotated[int, Field(ge=1, le=65535)]
-    fields: Annotated[list[SourceField], Field(min_length=1, max_length=FIELDS_MAX)]
+    sources: Annotated[list[str], Field(min_length=1, max_length=UDP_SOURCES_MAX)] | None = None
 
     @field_validator("address")
     @classmethod
@@ -95,6 +106,36 @@ class UadpSource(Strict):
         except ValueError:
             raise ValueError("an IP address to listen on") from None
         return address
+
+    @field_validator("sources")
+    @classmethod
+    def _senders(cls, sources: list[str] | None) -> list[str] | None:
+        for source in sources or ():
+            try:
+                ipaddress.IPv4Address(source)
+            except ValueError:
+                raise ValueError("IPv4 addresses of senders") from None
+        return sources
+
+
+class UadpEthernetSource(UadpPublisher):
+    """A UADP publisher heard on Ethernet (OPC 10000-14, 7.3.3; EtherType 0xB62C), which needs CAP_NET_RAW.
+
+    ``group``: multicast MAC address (default: frames to this interface). ``vlan_id``: of the only tag admitted.
+    """
+
+    protocol: Literal["uadp-ethernet"]
+    interface: Annotated[str, Field(pattern=r"^[^\s/]{1,15}$")]
+    group: MacAddress | None = None
+    vlan_id: Annotated[int, Field(ge=0, le=4095)] | None = None
+    sources: Annotated[list[MacAddress], Field(min_length=1, max_length=64)] | None = None
+
+    @field_validator("group")
+    @classmethod
+    def _multicast(cls, group: str | None) -> str | None:
+        if group is not None and not int(group[1], 16) & 1:
+            raise ValueError("a multicast MAC address (odd first byte)")
+        return group
 
 
 class OpcUaTag(Strict):
@@ -281,7 +322,7 @@ class Deployment(Strict):
     gate_id: Identifier
     gate_file: str
     model: ModelFiles = ModelFiles()
-    source: Annotated[UadpSource | OpcUaSource, Field(discriminator="protocol")]
+    source: Annotated[UadpSource | UadpEthernetSource | OpcUaSource, Field(discriminator="protocol")]
     cycle: Cycle
     timing: Timing
     attestation: Attestation = Attestation()
@@ -301,6 +342,12 @@ class Deployment(Strict):
                 raise ValueError("no 'simulation' in a production profile")
         return self
 
+    @model_validator(mode="after")
+    def _heard(self) -> Deployment:
+        if self.simulation is not None and isinstance(self.source, UadpEthernetSource):
+            raise ValueError("no 'simulation' with a source on Ethernet: the simulated plant publishes over UDP")
+        return self
+
     @property
     def device_origin(self) -> str:
         """Name of the device's log in its checkpoints."""
@@ -314,13 +361,13 @@ class Deployment(Strict):
     @property
     def field_names(self) -> tuple[str, ...]:
         """Names of the DataSet's fields in wire order."""
-        items = self.source.fields if isinstance(self.source, UadpSource) else self.source.tags
+        items = self.source.fields if isinstance(self.source, UadpPublisher) else self.source.tags
         return tuple(item.name for item in items)
 
     @property
     def field_units(self) -> tuple[str, ...]:
         """Units in the same order."""
-        items = self.source.fields if isinstance(self.source, UadpSource) else self.source.tags
+        items = self.source.fields if isinstance(self.source, UadpPublisher) else self.source.tags
         return tuple(item.unit for item in items)
 
 

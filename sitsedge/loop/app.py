@@ -17,16 +17,15 @@ from attest.ledger import LedgerError, RecordKind, kind_of
 from attest.ledger.writer import IssuedCheckpoint, LedgerWriter
 from attest.proof import Curve, Groth16Prover, key_hash
 from attest.proof.commitment import statement_commitment
-from fieldbus.net import NetError, ReceivedFrame, UdpReceiver
+from fieldbus.net import FrameReceiver, NetError, ReceivedFrame
 from sitsedge.config import load_deployment
-from sitsedge.config.deployment import UadpSource
 from sitsedge.gate.link import GateLink, LinkError, Message
 from sitsedge.loop.budget import Budget, CycleRefused
 from sitsedge.loop.checks import InputCheck, OutputCheck, SignalSpec
 from sitsedge.loop.deferred import DeferredLane
 from sitsedge.loop.epoch import AttestationSetup, EpochKeeper, OpenedEpoch
 from sitsedge.loop.gateview import GateView
-from sitsedge.loop.ingest import Ingest, watch_of
+from sitsedge.loop.ingest import Ingest, open_receiver, watch_of
 from sitsedge.loop.pipeline import Commit, EpochContext, Pipeline
 from sitsedge.loop.returns import ProofReturns
 from sitsedge.loop.tally import Sent, Tally
@@ -68,7 +67,7 @@ class Loop:
             checkpoint_ms=self.deployment.ledger.checkpoint_ms,
             on_checkpoint=self._checkpoints.append,
         )
-        self._receiver = self._open_receiver()
+        self._receiver: FrameReceiver = open_receiver(self.deployment)
         self._watch = watch_of(self.deployment, self.state.run)
         self._pipeline = self._make_pipeline()
         self._proofs = self._make_returns()
@@ -83,15 +82,6 @@ class Loop:
         self._stopping = False
         self._ending = False  # a stop has begun: no commands any more, only proofs on their way
         self._last_values: dict[str, float] = {}
-
-    def _open_receiver(self) -> UdpReceiver:
-        source = self.deployment.source
-        if isinstance(source, UadpSource):
-            multicast = int(source.address.split(".")[0]) in range(224, 240)
-            if multicast:
-                return UdpReceiver("0.0.0.0", source.port, group=source.address, interface=source.interface)  # noqa: S104
-            return UdpReceiver(source.address, source.port)
-        return UdpReceiver("127.0.0.1", source.bridge_port, sources=["127.0.0.1"])
 
     def _make_pipeline(self) -> Pipeline:
         config, deployment = self._bundle.config, self.deployment

@@ -16,7 +16,7 @@ from fieldbus.clock import (
     TimeQualityKind,
     time_quality,
 )
-from fieldbus.net import ReceivedFrame
+from fieldbus.net import EthernetReceiver, FrameReceiver, ReceivedFrame, UdpReceiver
 from fieldbus.uadp import (
     BuiltinType,
     DataSetLayout,
@@ -28,7 +28,7 @@ from fieldbus.uadp import (
     UadpError,
 )
 from sitsedge.config import Deployment
-from sitsedge.config.deployment import UadpSource
+from sitsedge.config.deployment import UadpEthernetSource, UadpPublisher, UadpSource
 from sitsedge.loop.budget import CycleRefused
 
 #: What ``sits-bridge`` sends on loopback; nothing but the bridge and this loop reads it.
@@ -40,13 +40,33 @@ BRIDGE_DATA_SET_WRITER_ID = 1
 def layout_of(deployment: Deployment) -> DataSetLayout:
     """The one DataSet this deployment accepts: every field a Double in the declared order."""
     source = deployment.source
-    if isinstance(source, UadpSource):
+    if isinstance(source, UadpPublisher):
         identity = (source.publisher_id, source.writer_group_id, source.data_set_writer_id)
     else:
         identity = (BRIDGE_PUBLISHER_ID, BRIDGE_WRITER_GROUP_ID, BRIDGE_DATA_SET_WRITER_ID)
     publisher, group, writer = identity
     fields = tuple((name, BuiltinType.DOUBLE) for name in deployment.field_names)
     return DataSetLayout(PublisherId(PublisherIdType.UINT16, publisher), group, writer, fields)
+
+
+def open_receiver(deployment: Deployment) -> FrameReceiver:
+    """The socket that the deployment's frames come in at. Raises NetError."""
+    source = deployment.source
+    if isinstance(source, UadpEthernetSource):
+        senders = None if source.sources is None else frozenset(source.sources)
+        return EthernetReceiver(source.interface, group=source.group, vlan_id=source.vlan_id, sources=senders)
+    if isinstance(source, UadpSource):
+        multicast = int(source.address.split(".")[0]) in range(224, 240)
+        if multicast:
+            return UdpReceiver(
+                "0.0.0.0",  # noqa: S104 - the group decides
+                source.port,
+                group=source.address,
+                interface=source.interface,
+                sources=source.sources,
+            )
+        return UdpReceiver(source.address, source.port, sources=source.sources)
+    return UdpReceiver("127.0.0.1", source.bridge_port, sources=["127.0.0.1"])
 
 
 def watch_of(deployment: Deployment, folder: Path | None = None) -> PtpWatch | None:

@@ -257,8 +257,32 @@ def test_raw_data_must_have_exactly_the_layouts_size() -> None:
     for wrong in (raw[:-1], raw + b"\x00"):
         with pytest.raises(LayoutError, match="raw-size"):
             reader.read(message(encoding=FieldEncoding.RAW, fields=(), raw=wrong))
-    with pytest.raises(LayoutError, match="unsupported-raw-delta"):
-        reader.read(message(encoding=FieldEncoding.RAW, kind=MessageKind.DELTA_FRAME, fields=(), raw=raw, sequence=8))
+
+
+def raw_delta(sequence: int, raw: str) -> bytes:
+    parts: dict[str, Any] = {"encoding": FieldEncoding.RAW, "kind": MessageKind.DELTA_FRAME, "fields": ()}
+    return message(**parts, raw=bytes.fromhex(raw), sequence=sequence)
+
+
+def test_raw_deltas_change_the_fields_they_name() -> None:
+    reader = LayoutReader(dataclasses.replace(LAYOUT, encoding=FieldEncoding.RAW))
+    with pytest.raises(LayoutError, match="delta-without-key"):
+        reader.read(raw_delta(6, "0000"))
+    raw = bytes.fromhex("000000000000f83f fdffffff 01")
+    reader.read(message(encoding=FieldEncoding.RAW, fields=(), raw=raw))
+    assert reader.read(raw_delta(8, "0200 0100 07000000 0200 00")).values == (1.5, 7, False)
+    assert reader.read(raw_delta(9, "0000")).values == (1.5, 7, False)
+    assert reader.read(raw_delta(10, "0100 0100 08000000 0000")).values == (1.5, 8, False)
+    for code, wrong in (
+        ("field-index", "0100 0300 00"),
+        ("delta-duplicate-index", "0200 0200 00 0200 00"),
+        ("raw-size", "0100 0200 00 01"),
+        ("truncated", "0100 0100 07"),
+    ):
+        with pytest.raises(UadpError) as caught:
+            reader.read(raw_delta(11, wrong))
+        assert caught.value.code == code
+    assert reader.read(raw_delta(11, "0100 0200 01")).values == (1.5, 8, True)
 
 
 @given(fixed_layouts(), st.data())
