@@ -202,9 +202,10 @@ def _direction(carried: Segment | Datagram, options: Options) -> str | None:
 
 
 def _from_segment(segment: Segment, t_ns: int, streams: Streams, state: _State) -> Iterator[FrameResult]:
-    conn = streams.direction(segment).conn
+    side = streams.direction(segment)
+    conn = side.conn
     try:
-        side, data = streams.add(segment)
+        data = streams.add(side, segment)
         if not data:
             return
         if _port(state.options) is None and not side.buffer and not data.startswith(_SLMP_STARTS):
