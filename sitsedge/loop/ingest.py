@@ -71,7 +71,11 @@ def open_receiver(deployment: Deployment) -> FrameReceiver:
 
 def watch_of(deployment: Deployment, folder: Path | None = None) -> PtpWatch | None:
     """The watch over PTP that the deployment asks for, started; None where it asks for none. ``folder`` for its socket,
-    which ptp4l must see."""
+    which ptp4l must see.
+
+    Its thread inherits the caller's scheduling: one of lower priority could be put aside while it holds the
+    interpreter's lock, and the loop would wait for it.
+    """
     ptp = deployment.timing.ptp
     if ptp is None:
         return None
