@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from fieldbus.capture.dialogues import CipDialogue, Decoded, Dialogue, Protocol, S7Dialogue, SlmpDialogue, UadpDialogue
+from fieldbus.capture.dialogues import CipDialogue, Decoded, Dialogue, S7Dialogue, SlmpDialogue, UadpDialogue
 from fieldbus.capture.errors import CaptureError
 from fieldbus.capture.limits import BUFFER_BYTES_MAX, FILE_BYTES_MAX, FLOWS_MAX, LINE_BYTES_MAX
 from fieldbus.capture.packets import ETHERTYPE_UADP, Datagram, EthernetPayload, Segment, payload
 from fieldbus.capture.pcap import is_capture, packets
+from fieldbus.capture.protocols import Protocol
 from fieldbus.capture.streams import Direction, Streams
 from fieldbus.cip import encapsulation
 from fieldbus.errors import FieldbusError

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from fieldbus.capture.dialogues import Protocol
+from fieldbus.capture import Protocol
 from fieldbus.cip import encapsulation
 from fieldbus.s7 import cotp
 from fieldbus.slmp import frame

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fieldbus.capture.dialogues import Protocol
+from fieldbus.capture import Protocol
 from fieldbus.cip.client import CipClient
 from fieldbus.cip.connector import CipConnector, CipTag
 from fieldbus.cip.errors import CipError
