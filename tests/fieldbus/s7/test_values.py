@@ -123,7 +123,8 @@ def state_list(modes: int, stamp: str = "2611291526205310") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("modes", "mode"), [(0x48, szl.CpuMode.RUN), (0x84, szl.CpuMode.STOP), (0x6A, szl.CpuMode.HOLD), (0, szl.CpuMode.OTHER)]
+    ("modes", "mode"),
+    [(0x48, szl.CpuMode.RUN), (0x84, szl.CpuMode.STOP), (0x6A, szl.CpuMode.HOLD), (0, szl.CpuMode.OTHER)],
 )
 def test_cpu_state_says_mode_cause_and_time(modes: int, mode: szl.CpuMode) -> None:
     state = szl.cpu_state(szl.assemble((state_list(modes),)), dt.UTC)
@@ -140,7 +141,10 @@ def test_diagnostic_buffer_comes_in_parts_and_unknown_events_have_no_text() -> N
     entries = "4304ff84000000000000000026112915262053104a00" + "ff84000000000000000026112915262053 10".replace(" ", "")
     data = bytes.fromhex("00a0000000140002" + entries)
     found = szl.diagnostic_buffer(szl.assemble((data[:20], data[20:])), dt.UTC)
-    assert [entry.event for entry in found] == ["STOP by a programming device or SFB 20", "stop event or mode transition"]
+    assert [entry.event for entry in found] == [
+        "STOP by a programming device or SFB 20",
+        "stop event or mode transition",
+    ]
     assert found[0].coming
 
 
