@@ -30,7 +30,7 @@ from sitsedge.cli import (
     attest_seal_commands,
 )
 from sitsedge.cli.common import StateOption
-from sitsedge.cli.files import put, read_at_most
+from sitsedge.cli.files import put, read_at_most, replace
 from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
 from sitsedge.loop.epoch import make_evidence
 from sitsedge.supervisor.keys import read_public
@@ -59,14 +59,17 @@ def quote(
     state_dir: StateOption = None,
 ) -> None:
     """Make evidence for one nonce with a throw-away session key."""
+    value = os.urandom(NONCE_BYTES) if nonce is None else _hex(nonce, "--nonce")
+    if len(value) != NONCE_BYTES:
+        raise typer.BadParameter(f"--nonce wants {2 * NONCE_BYTES} hexadecimal digits, got {2 * len(value)}")
     with reported(), _session(config, state_dir) as session:
         session.prepare()
-        value = os.urandom(NONCE_BYTES) if nonce is None else bytes.fromhex(nonce)
         key = SessionKey.generate()
         try:
-            out.write_bytes(make_evidence(session.attestation_setup(), key=key, nonce=value))
+            data = make_evidence(session.attestation_setup(), key=key, nonce=value)
         finally:
             key.erase()
+        replace(out, data)
         note(f"evidence for nonce {value.hex()} written to {out}")
         print(value.hex())
 

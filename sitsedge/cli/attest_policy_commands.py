@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from attest import cose
 from attest.boot import banks, eventlog, measure
 from attest.boot.approve import approve_boot, next_policy, quoted_values
-from attest.boot.errors import PcrFileError
+from attest.boot.errors import PcrFileError, PolicyError
 from attest.boot.eventlog import EventLog
 from attest.boot.logformat import MAX_LOG_BYTES
 from attest.boot.policy import MAX_POLICY_BYTES, TPM_KINDS, BootPolicy, parse_policy
@@ -22,7 +23,9 @@ from attest.evidence.claims import MAX_EVIDENCE_BYTES, parse_evidence
 from attest.files import named
 from attest.structures import MAX_STRUCTURE_BYTES, PCR_COUNT, parse_quote
 from sitsedge.cli.attest_boot_commands import read_bounded
+from sitsedge.cli.files import signed_file
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, reported
+from sitsedge.supervisor.keys import read_public
 
 NS_PER_S = 1_000_000_000
 DAY_S = 86_400
@@ -48,7 +51,7 @@ def show(
     path: Annotated[Path, typer.Argument(help="boot-policy.cose")],
     output: Output = OutputOption,
 ) -> None:
-    """Show a boot policy: name, version, validity, allowed states."""
+    """Show a boot policy: name, version, validity, allowed states. Its signature is checked by who uses it."""
     with reported(output):
         data = policy_data(_policy(path))
         emit(output, data, lambda: _fields(data))
@@ -67,6 +70,9 @@ def make(
     pcr: Annotated[str, typer.Option("--pcr", help="PCRs to fix by value, as 0,2,4,7 (default: those quoted)")] = "",
     by_event: Annotated[str, typer.Option("--by-event", help="PCRs to judge by their events, in any order")] = "",
     base: Annotated[Path | None, typer.Option("--base", help="policy before this: its states stay allowed")] = None,
+    base_key: Annotated[
+        Path | None, typer.Option("--base-key", help="policy.pub that signed --base (default: it is --key's)")
+    ] = None,
     drop: Annotated[list[str] | None, typer.Option("--drop", help="label of a state of --base to take out")] = None,
     version: Annotated[int | None, typer.Option("--version", help="default: one more than --base")] = None,
     days: Annotated[int, typer.Option("--days", min=1, max=DAYS_MAX, help="validity from now")] = 365,
@@ -85,6 +91,7 @@ def make(
             pcrs=set(_numbers("--pcr", pcr) or default) - judged,
             by_event=judged,
         )
+        signer = GateKey.load(key)
         now_ns = time.time_ns()
         policy = next_policy(
             name=name,
@@ -93,11 +100,13 @@ def make(
             not_after_ns=now_ns + days * DAY_S * NS_PER_S,
             tpm_kinds=_kinds(kinds),
             version=version,
-            previous=None if base is None else _policy(base),
+            previous=None
+            if base is None
+            else _base(base, signer.public if base_key is None else read_public(base_key)),
             floor=_policy(out).version if out.exists() else 0,
             drop=tuple(drop or ()),
         )
-        _write(out, policy.sign(GateKey.load(key)))
+        _write(out, policy.sign(signer))
         data = policy_data(policy)
         emit(output, data, lambda: _fields(data))
 
@@ -124,7 +133,24 @@ def _reference(
 
 
 def _policy(path: Path) -> BootPolicy:
-    return parse_policy(read_bounded(path, MAX_POLICY_BYTES))[0]
+    with signed_file(path):
+        return parse_policy(read_bounded(path, MAX_POLICY_BYTES))[0]
+
+
+def _base(path: Path, public: bytes) -> BootPolicy:
+    """The policy to go on from. Its states are signed anew, so it must be signed by people who may approve them:
+    whoever can put a file in its place could otherwise have any boot approved. Raises ``PolicyError``."""
+    with signed_file(path):
+        policy, message = parse_policy(read_bounded(path, MAX_POLICY_BYTES))
+    try:
+        cose.verify(message, public=public)
+    except cose.CoseError as error:
+        raise PolicyError(
+            found=f"{path}: {error.found}",
+            expected=f"a policy signed by key {cose.key_id(public).hex()}",
+            hint="take the policy that was approved; after a change of the policy key give the old one with --base-key",
+        ) from error
+    return policy
 
 
 def _numbers(option: str, text: str) -> list[int]:
@@ -173,9 +199,19 @@ def policy_data(policy: BootPolicy) -> dict[str, Any]:
     }
 
 
+def _moment(ns: int) -> str:
+    """UTC to the second; a time no calendar of this machine has, in nanoseconds."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(ns // NS_PER_S))
+    except (OverflowError, OSError, ValueError):
+        return f"{ns} ns"
+
+
 def _fields(data: dict[str, Any]) -> None:
     for key, value in data.items():
-        if key != "states":
+        if key.endswith("_ns"):
+            print(f"{key.removesuffix('_ns'):14}  {_moment(value)}")
+        elif key != "states":
             print(f"{key:14}  {', '.join(value) if isinstance(value, list) else value}")
     for state in data["states"]:
         print(f"state           {state['label']}")

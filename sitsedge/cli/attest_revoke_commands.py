@@ -45,8 +45,9 @@ def revoke(
             if record is None:
                 made = RevocationList(current.version + 1, now, until, current.entries)
             else:
-                parsed, message = parse_record(files.read_at_most(record, MAX_RECORD_BYTES))
-                cose.verify(message, public=signer.public)
+                with files.signed_file(record):
+                    parsed, message = parse_record(files.read_at_most(record, MAX_RECORD_BYTES))
+                    cose.verify(message, public=signer.public)
                 entry = Revoked(parsed.record_id, now, reason)
                 made = current.revoke(entry, issued_ns=now, not_after_ns=until)
             files.replace(listed, made.sign(signer))
@@ -62,7 +63,8 @@ def show(
 ) -> None:
     """What a revocation list says; its signature is checked by who uses it."""
     with reported(output):
-        parsed, _ = parse_list(files.read_at_most(listed, MAX_LIST_BYTES))
+        with files.signed_file(listed):
+            parsed, _ = parse_list(files.read_at_most(listed, MAX_LIST_BYTES))
         data = _data(parsed)
         emit(output, data, lambda: _print(data))
 
@@ -71,7 +73,8 @@ def _current(path: Path, public: bytes) -> RevocationList:
     """The list as it is, signed by the key at hand; an empty one of version 0 where there is none."""
     if not path.exists():
         return RevocationList(0, 0, 0)
-    parsed, message = parse_list(files.read_at_most(path, MAX_LIST_BYTES))
+    with files.signed_file(path):
+        parsed, message = parse_list(files.read_at_most(path, MAX_LIST_BYTES))
     try:
         cose.verify(message, public=public)
     except cose.CoseError as error:
@@ -95,6 +98,8 @@ def _data(parsed: RevocationList) -> dict[str, Any]:
 
 def _print(data: dict[str, Any]) -> None:
     print(f"version {data['version']}, a newer one is due at {_moment(data['not_after_ns'])}")
+    if not data["revoked"]:
+        print("no record is revoked")
     for entry in data["revoked"]:
         print(f"{entry['record_id'].hex()}  {_moment(entry['at_ns'])}  {entry['reason']}")
 

@@ -29,7 +29,7 @@ from attest.tpm.approval import (
 )
 from attest.tpm.authority import create_authority, load_authority, load_authority_point, public_pem
 from sitsedge.cli.common import StateOption
-from sitsedge.cli.files import put, read_at_most
+from sitsedge.cli.files import put, read_at_most, signed_file
 from sitsedge.cli.output import Output, OutputOption, emit, note, reported
 from sitsedge.supervisor.keys import read_public
 from sitsedge.supervisor.prepare import load_files
@@ -39,6 +39,7 @@ from sitsedge.supervisor.tpm import opened_tpm
 if TYPE_CHECKING:
     from attest.tpm import Sealing, TpmDevice
 
+UNMEASURED = (bytes(32), b"\xff" * 32)  # a PCR after a reset, until something is measured
 app = typer.Typer(
     name="seal",
     help="Boot states in which a device's TPM may use its signing key and open its secrets.",
@@ -108,6 +109,7 @@ def approve(
             generation=generation,
         )
         put(out, encode_approvals(approvals))
+        _warn_of_unmeasured(approvals)
         data = _approvals_data(approvals)
         emit(output, data, lambda: _print_approvals(data))
 
@@ -180,9 +182,17 @@ def _sealing(config: Path, state_dir: Path | None, authority: Path) -> Iterator[
 
 
 def _signed_policy(path: Path, public: Path) -> BootPolicy:
-    policy, message = parse_policy(read_at_most(path, MAX_POLICY_BYTES))
-    cose.verify(message, public=read_public(public))
+    with signed_file(path):
+        policy, message = parse_policy(read_at_most(path, MAX_POLICY_BYTES))
+        cose.verify(message, public=read_public(public))
     return policy
+
+
+def _warn_of_unmeasured(approvals: Sequence[Approval]) -> None:
+    """A PCR that nobody extended is the same in every boot: an approval over such PCRs alone holds nothing back."""
+    bare = {a.label for a in approvals if all(value in UNMEASURED for value in a.pcrs.values())}
+    for label in sorted(bare):
+        note(f"warning: in state {label!r} nothing was measured into the chosen PCRs: any such boot may use the key")
 
 
 def _numbers(text: str) -> list[int]:

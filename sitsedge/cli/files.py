@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from attest.cose import CoseError
 from attest.files import FileError, named
+
+HINTS = {
+    "cose-format": "this is no signed file of SITS Edge, or only a part of one: check the path, copy it again",
+    "cose-content-type": "this is a signed file of another kind: check the path",
+    "cose-kid": "another key signed it: take the file or the public key that belongs to this plant",
+    "cose-signature": "the file was changed after it was signed: take it from whoever signed it",
+}
+"""What to do, by code."""
 
 
 def read_at_most(path: Path, high: int) -> bytes:
@@ -15,6 +26,16 @@ def read_at_most(path: Path, high: int) -> bytes:
     if len(data) > high:
         raise FileError("file-size", found=f"{path}: more than {high} bytes", expected=f"at most {high}")
     return data
+
+
+@contextmanager
+def signed_file(path: Path) -> Iterator[None]:
+    """Names the file in what is wrong with the signed message it should hold. Raises ``CoseError``, same code."""
+    try:
+        yield
+    except CoseError as error:
+        hint = error.hint or HINTS.get(error.code, "give the file as it was signed")
+        raise CoseError(error.code, found=f"{path}: {error.found}", expected=error.expected, hint=hint) from error
 
 
 def put(path: Path, data: bytes) -> None:

@@ -67,6 +67,8 @@ USAGE_CODES = frozenset(
         "seal-file",
         "seal-pcrs",
         "seal-key-file",
+        "cose-format",
+        "cose-content-type",
     }
 )
 
@@ -88,6 +90,8 @@ REFUSED_CODES = frozenset(
         "seal-signature",
         "seal-secret",
         "tpm-counter-rollback",
+        "cose-kid",
+        "cose-signature",
     }
 )
 

@@ -17,6 +17,7 @@ PROCESSES = ("sitsd", "gate", "prover", "bridge", "plant", "replayer")
 FRESH_S = 3.0  # three snapshots missed
 REFRESH_S = 0.5
 LANE_WELL = ("none", "running")
+NOT_ATTESTED = ("ended", "failed")  # no command is accepted
 ATTESTATION_ILL = ("overdue", "ended", "failed")
 LANE_WORDS = {
     "running": "running",
@@ -112,6 +113,8 @@ def _verified(snapshots: dict[str, Snapshot]) -> dict[str, Any]:
     gate = snapshots.get("gate")
     if gate is None or health(gate) != "running":
         return {"verified": False, "verified_reason": "no running gate"}
+    if (phase := attestation(snapshots)) in NOT_ATTESTED:
+        return {"verified": False, "verified_reason": f"the machine is not attested now: {phase}"}
     return {"verified": bool(gate.data.get("verified")), "verified_reason": gate.data.get("verified_reason")}
 
 

@@ -15,6 +15,7 @@ from attest.boot.policy import parse_policy
 from attest.boot.replay import replay
 from attest.command import GateKey
 from sitsedge.cli.main import app
+from sitsedge.supervisor.keys import write_public
 from tests.attest.boot import captures, made
 from tests.attest.evidence import forge
 
@@ -199,6 +200,30 @@ def test_an_update_window_and_its_end(boot: Path) -> None:
     closed = make(boot, *words, log="other", out="closed")
     assert (closed["version"], [state["label"] for state in closed["states"]]) == (3, ["new"])
     assert not answer("explain", boot / "log", "--policy", boot / "closed", code=1)["ok"]
+
+
+def test_a_base_that_was_changed_after_it_was_signed_is_refused(boot: Path) -> None:
+    value = make(boot, "--state", "old", "--pcr", "0,7,11")["states"][0]["pcrs"]["11"]
+    signed = (boot / "policy").read_bytes()
+    (boot / "policy").write_bytes(signed.replace(bytes.fromhex(value), bytes(32)))
+    data = make(boot, "--base", boot / "policy", "--state", "new", log="other", out="next", code=2)
+    assert data["error"]["code"] == "boot-policy-format"
+    assert "a signature that does not verify" in data["error"]["message"]
+    assert not (boot / "next").exists()
+
+
+def test_a_base_of_another_key_needs_that_key(boot: Path) -> None:
+    made_policy = make(boot, "--state", "old", "--pcr", "0,7,11")
+    old = GateKey.load(boot / "key")
+    write_public(old.public, boot / "old.pub")
+    (boot / "key").unlink()
+    GateKey.create(boot / "key")
+    base = ("--base", boot / "policy", "--state", "new", "--pcr", "0,7,11")
+    refused = make(boot, *base, log="other", out="next", code=2)["error"]
+    assert refused["code"] == "boot-policy-format"
+    assert "--base-key" in refused["hint"]
+    window = make(boot, *base, "--base-key", boot / "old.pub", log="other", out="next")
+    assert window["states"][1] == made_policy["states"][0]
 
 
 def test_a_version_is_never_lowered(boot: Path) -> None:

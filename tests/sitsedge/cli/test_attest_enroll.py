@@ -125,11 +125,25 @@ def test_a_record_is_revoked_and_evidence_is_judged_with_it(mill_folder: Path, p
     assert parse_list(listed.read_bytes())[0].version == 2
 
 
+@pytest.mark.parametrize("nonce", ["zz", "ab"])
+def test_a_nonce_that_is_none_is_refused_before_anything_is_built(tmp_path: Path, nonce: str) -> None:
+    asked = ("quote", "--config", tmp_path / "absent.yaml", "--out", tmp_path / "evidence", "--nonce", nonce)
+    assert "--nonce" in run(*asked, code=USAGE).stderr
+
+
+def test_an_empty_list_says_so(tmp_path: Path) -> None:
+    GateKey.create(tmp_path / "key")
+    made = run("revoke", "--list", tmp_path / "list", "--key", tmp_path / "key", "--days", "1")
+    assert "no record is revoked" in made.stdout
+
+
 def test_wrong_words_are_a_matter_of_usage(tmp_path: Path) -> None:
     assert "--config" in run("enroll", code=USAGE).stderr
     assert "file-missing" in run("revocations", tmp_path / "none", code=USAGE).stderr
     (tmp_path / "record").write_bytes(b"no record")
     GateKey.create(tmp_path / "key")
     signing = ("--list", tmp_path / "list", "--key", tmp_path / "key", "--days", "1")
-    assert "cose-format" in run("revoke", tmp_path / "record", *signing, code=ENVIRONMENT).stderr
+    said = run("revoke", tmp_path / "record", *signing, code=USAGE).stderr
+    assert f"cose-format: got {tmp_path / 'record'}: " in said
+    assert "check the path" in said
     assert not (tmp_path / "list").exists()

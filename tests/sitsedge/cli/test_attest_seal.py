@@ -111,9 +111,20 @@ def test_policy_of_another_key_is_not_approved(plant: Path, tmp_path: Path, devi
     run("target", *device, "--out", tmp_path / "target")
     write_public(GateKey.create(tmp_path / "other.key").public, tmp_path / "other.pub")
     signed = ("--policy", plant / "now.cose", "--policy-key", tmp_path / "other.pub", "--key", plant / "seal.key")
-    data = run("approve", tmp_path / "target", *signed, "--pcr", "0", "--out", tmp_path / "never", code=3)
-    assert data["error"]["code"].startswith("cose")
+    data = run("approve", tmp_path / "target", *signed, "--pcr", "0", "--out", tmp_path / "never", code=REFUSED)
+    assert data["error"]["code"] == "cose-kid"
+    assert "now.cose" in data["error"]["message"]
     assert not (tmp_path / "never").exists()
+
+
+def test_an_approval_over_pcrs_that_nothing_was_measured_into_is_warned_of(
+    plant: Path, tmp_path: Path, device: tuple[str | Path, ...]
+) -> None:
+    run("target", *device, "--out", tmp_path / "target")
+    signed = ("--policy-key", plant / "policy.pub", "--key", plant / "seal.key", "--pcr", "0,7")
+    for name, warned in (("now", True), ("other", False)):
+        asked = ("approve", tmp_path / "target", "--policy", plant / f"{name}.cose", *signed, "--out", tmp_path / name)
+        assert ("nothing was measured into the chosen PCRs" in text(*asked)) is warned
 
 
 @pytest.mark.parametrize(("pcr", "code"), [("0,99", "seal-pcrs"), ("", "seal-pcrs"), ("0,11", "seal-pcrs")])

@@ -46,6 +46,16 @@ def test_a_machine_whose_attestation_is_late_or_failed_is_unhealthy(tmp_path: Pa
     assert (f"{phase.upper()}: why" in shown(state)) is (phase != "attested")
 
 
+@pytest.mark.parametrize(
+    ("phase", "verified"), [("attested", True), ("overdue", True), ("ended", False), ("failed", False)]
+)
+def test_nothing_is_verified_once_the_attestation_ended(tmp_path: Path, phase: str, verified: bool) -> None:
+    state = state_of(tmp_path, attestation={"phase": phase, "reason": "why", "tpm_kind": "hardware"})
+    data = status.as_data(state)
+    assert data["verified"] is verified
+    assert (f"the machine is not attested now: {phase}" in shown(state)) is not verified
+
+
 @pytest.mark.parametrize(("kind", "said"), [("swtpm", True), ("hardware", False)])
 def test_a_simulated_tpm_is_always_named(tmp_path: Path, kind: str, said: bool) -> None:
     state = state_of(tmp_path, attestation={"phase": "attested", "reason": None, "tpm_kind": kind})
