@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+from attest.files import named
 from sitsedge.cli.files import put
 from sitsedge.modules import Bundle, BundleConfig
 from sitsedge.modules.config import Signal
@@ -23,19 +25,28 @@ def proof_key(config: BundleConfig) -> str:
 def accuracy_lines(report: dict[str, Any]) -> list[str]:
     """Errors on held-out rows, the goal, and what to read before believing them."""
     held, choice = report["accuracy"]["held_out"], report["quantisation"]
+    if report.get("class_output", False):
+        return [
+            f"  accuracy     another class than the float network's in {choice['rms_of_span']:.2%} of calibration rows",
+            *_warning_lines(report),
+        ]
     lines = [
         f"  accuracy     {name}: rms {_number(entry['rms_error'], entry['unit'])}, "
         f"largest {_number(entry['max_error'], entry['unit'])}{_share(entry)}"
         for name, entry in list(held["outputs"].items())[:SIGNALS_SHOWN]
     ]
     goal = choice["goal"]
-    lines.append(
-        f"  goal         {'met' if choice['goal_met'] else 'missed'}: rms {choice['rms_of_span']:.2%} and largest "
-        f"{choice['max_of_span']:.2%} of the span on calibration rows, wanted {goal['rms_of_span']:.2%} and "
-        f"{goal['max_of_span']:.2%}"
-    )
+    if choice["goal_met"]:  # else the first warning says so
+        lines.append(
+            f"  goal         met: rms {choice['rms_of_span']:.2%} and largest {choice['max_of_span']:.2%} of the span on "
+            f"calibration rows, wanted {goal['rms_of_span']:.2%} and {goal['max_of_span']:.2%}"
+        )
+    return [*lines, *_warning_lines(report)]
+
+
+def _warning_lines(report: dict[str, Any]) -> list[str]:
     # Bundles made before reports had warnings have none.
-    return lines + [f"  warning      {text}" for text in report.get("warnings", ())]
+    return [f"  warning      {text}" for text in report.get("warnings", ())]
 
 
 def _share(entry: dict[str, Any]) -> str:
@@ -44,7 +55,7 @@ def _share(entry: dict[str, Any]) -> str:
 
 
 def _number(value: float, unit: str) -> str:
-    return f"{value:.3g}" if unit == "1" else f"{value:.3g} {unit}"
+    return f"{value:.4g}" if unit == "1" else f"{value:.4g} {unit}"
 
 
 def pass_lines(rows: list[dict[str, Any]]) -> list[str]:
@@ -75,8 +86,8 @@ def inspect_lines(bundle: Bundle, runs: dict[str, str]) -> list[str]:
         f"  signer       {bundle.signer}",
         f"  network      {'-'.join(map(str, report['network']))}",
         f"  runs         {', '.join(f'{variant} ({engine})' for engine, variant in runs.items())}",
-        f"  proof        {config.proof.curve}, {config.proof.constraints} constraints, {proof['measured_ms']} ms on the "
-        f"build machine: inline from cycles of {proof['inline_from_cycle_ms']} ms",
+        f"  proof        {config.proof.curve}, {config.proof.constraints} constraints, {proof['measured_ms']} ms on "
+        f"the build machine: inline from cycles of {proof['inline_from_cycle_ms']} ms",
         f"  proof key    {proof_key(config)}",
         *_signal_lines("input", config.inputs),
         *_signal_lines("output", config.outputs),
@@ -89,7 +100,7 @@ def inspect_lines(bundle: Bundle, runs: dict[str, str]) -> list[str]:
 
 def _signal_lines(kind: str, signals: tuple[Signal, ...]) -> list[str]:
     lines = [
-        f"  {kind:<12} {s.name} {s.range[0]:g} … {s.range[1]:g} {s.unit}, a count is {s.scale:g}"
+        f"  {kind:<12} {s.name} {s.range[0]:g} … {_number(s.range[1], s.unit)}, a count is {s.scale:g}"
         + (f", at most {s.max_rate:g} a second" if s.max_rate is not None else "")
         for s in signals[:SIGNALS_SHOWN]
     ]
@@ -98,7 +109,7 @@ def _signal_lines(kind: str, signals: tuple[Signal, ...]) -> list[str]:
 
 def _bound_lines(bounds: dict[str, Any]) -> list[str]:
     return [
-        f"  bounds       {name}: {entry['physical'][0]:g} … {entry['physical'][1]:g} {entry['unit']} for any input, "
+        f"  bounds       {name}: {entry['physical'][0]:.4g} … {_number(entry['physical'][1], entry['unit'])} for any input, "
         f"{'inside' if entry['proven_inside_limits'] else 'not proven inside'} its limits"
         for name, entry in list(bounds.items())[:SIGNALS_SHOWN]
     ]
@@ -109,9 +120,8 @@ def extract(bundle: Bundle, folder: Path) -> list[Path]:
 
     Raises ``FileError`` (``file-exists``, …); the integer graph is the file to run in ONNX Runtime.
     """
-    import json
-
-    folder.mkdir(parents=True)
+    with named(folder):
+        folder.mkdir(parents=True)
     parts = {
         "report.html": bundle.report_html,
         "report.json": json.dumps(bundle.report, indent=1, ensure_ascii=False).encode(),

@@ -180,6 +180,7 @@ def make_report(
         "name": name,
         "warnings": warnings(network, limits, calibration, quantised, goal),
         "network": list(network.sizes),
+        "class_output": network.is_class,
         "passes": _passes(network, artefacts.integer_onnx),
         "quantisation": _quantisation(quantised, goal),
         "layers": describe_layers(quantised, calibration, artefacts.rows),

@@ -112,8 +112,10 @@ def _scale(remembered: dict[str, Any] | None) -> str:
     return f"; the model's own scale {remembered['scale']:.4g} is missed by up to {remembered['off']:.2g} of it"
 
 
-def _goal(choice: dict[str, Any]) -> str:
+def _goal(choice: dict[str, Any], *, class_output: bool) -> str:
     goal = choice["goal"]
+    if class_output:
+        return f"Another class than the float network's in {choice['rms_of_span']:.2%} of the calibration rows."
     return (
         f"Worst output on the calibration rows: rms {choice['rms_of_span']:.2%} and largest "
         f"{choice['max_of_span']:.2%} of its span; the goal is {goal['rms_of_span']:.2%} and {goal['max_of_span']:.2%}."
@@ -149,7 +151,7 @@ def render(report: dict[str, Any]) -> bytes:
         f"<h1>{name}</h1><p>{shape} network; integer model beside the float model.</p>",
         f'<p class="note">{escape(_setup_text(proof))} This report does not show {escape(report["not_shown"])}.</p>',
         *(f'<p class="note">{escape(text[:1].upper() + text[1:])}.</p>' for text in report["warnings"]),
-        f"<p>Accuracy goal met: {_text(choice['goal_met'])}. {_goal(choice)}</p>",
+        f"<p>Accuracy goal met: {_text(choice['goal_met'])}. {_goal(choice, class_output=report['class_output'])}</p>",
         _accuracy(report, "calibration", "Accuracy on calibration rows"),
         _accuracy(report, "held_out", "Accuracy on held-out rows"),
         pictures(report["figures"]),

@@ -23,15 +23,20 @@ def warnings(
 ) -> list[str]:
     """One sentence each, empty where there is nothing to say."""
     raw = np.concatenate([calibration.fit_raw, calibration.held_raw])
-    found = [*_goal(quantised, goal), *_inputs(limits, raw)]
+    found = [*_goal(quantised, goal, class_output=network.is_class), *_inputs(limits, raw)]
     if not network.is_class:
         found += _outputs(limits, network.run(raw).reshape(len(raw), -1))
     return found
 
 
-def _goal(quantised: QuantisedGraph, goal: Goal) -> list[str]:
+def _goal(quantised: QuantisedGraph, goal: Goal, *, class_output: bool) -> list[str]:
     if quantised.meets_goal:
         return []
+    if class_output:
+        return [
+            f"the accuracy goal is missed: another class than the float network's in {quantised.rms:.2%} of the "
+            f"calibration rows; the goal is {goal.rms:.2%}"
+        ]
     return [
         f"the accuracy goal is missed: on the calibration rows the worst output has an rms error of "
         f"{quantised.rms:.2%} of its span and a largest of {quantised.peak:.2%}; the goal is {goal.rms:.2%} and "
@@ -56,8 +61,8 @@ def _outputs(limits: Limits, wanted: Floats) -> list[str]:
         span = float(np.ptp(values)) / signal.scale
         if span < COUNTS_LEAST:
             found.append(
-                f"{signal.name} spans {span:.3g} counts on the calibration rows: its scale of {signal.scale:g} is coarse for "
-                f"it, or it does not depend on the inputs"
+                f"{signal.name} spans {span:.3g} counts on the calibration rows: its scale of {signal.scale:g} is "
+                f"coarse for it, or it does not depend on the inputs"
             )
         found += _outside(signal, values)
     return found
