@@ -19,6 +19,10 @@ written before the TPM is extended: after a crash the PCRs hold a prefix of the 
 A component that changed after it was measured is measured again, which moves PCR 13 to a value that no policy for
 a clean boot allows. Trust begins with this program itself: it shows an honest system's state, and cannot show a
 system that lied about its first measurement. On UEFI machines trust begins in the firmware.
+
+Source text is measured, compiled bytecode is not: a ``__pycache__`` file planted beside a module would run in its
+place. The packaged services and a production deployment's processes therefore compile into a fresh folder
+(PYTHONPYCACHEPREFIX).
 """
 
 from __future__ import annotations

@@ -16,10 +16,12 @@ import hmac
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from attest import structures
 from attest.cose import Signer
+from attest.errors import AttestError
 from attest.evidence.credential import SECRET_BYTES, Credential, make_credential
 from attest.evidence.ek import EK_KINDS, EkKind, parse_ek
 from attest.evidence.ekcert import EkIdentity, check_ek
@@ -94,8 +96,18 @@ class Pending:
 
 def request(tpm: EnrollingTpm) -> Request:
     """Device: the AK, and the first EK that has a certificate (RSA-2048, P-256, P-384)."""
-    ek = next((found for found in map(tpm.ek, EK_KINDS) if found.certificates), None) or tpm.ek()
+    ek = next((found for found in map(partial(_ek, tpm), EK_KINDS) if found and found.certificates), None) or tpm.ek()
     return Request(ek_public=ek.public, ek_certificates=ek.certificates, ak_public=tpm.ak().public)
+
+
+def _ek(tpm: EnrollingTpm, kind: EkKind) -> Ek | None:
+    """None for a key this TPM cannot make: P-384 is optional (PC Client Platform TPM Profile §4.4)."""
+    try:
+        return tpm.ek(kind)
+    except AttestError as error:
+        if kind == "rsa2048" or error.code != "tpm-refused":
+            raise
+        return None
 
 
 def challenge(

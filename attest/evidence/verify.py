@@ -120,7 +120,7 @@ def verify_evidence(
     ``record``, ``policy`` and ``revocations`` are the signed files, ``policy_public`` the plant's policy key (Ed25519,
     32 bytes) from the verifier's own trust store. ``seen`` is what was last accepted of this device. ``now_ns`` is the
     verifier's clock. Without ``revocations`` no list is demanded, without ``application_pcr`` no application PCR.
-    ``signer_policy`` (``attest.tpm.approval.sealing_policy``) demands a command key of the TPM under that policy.
+    ``signer_policy`` (``attest.policies.sealing_policy``) demands a command key of the TPM under that policy.
     """
     checks = Checklist(CHECKS)
     evidence = _check_envelope(checks, data, nonce)

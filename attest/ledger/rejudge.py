@@ -44,8 +44,8 @@ from attest.ledger.kinds import RecordKind, is_none
 from attest.ledger.owed import NS_PER_MS, OwedProofs
 from attest.ledger.report import AuditReport, EpochSummary
 from attest.ledger.store import Ledger
+from attest.policies import sealing_policy
 from attest.proof.keys import VerificationKey
-from attest.tpm.approval import sealing_policy
 
 GATE: Final = "gate"
 DEVICE: Final = "device"

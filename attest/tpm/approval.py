@@ -12,7 +12,6 @@ Formats: ``seal-files.cddl``. No TPM needed.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, cast
@@ -22,24 +21,22 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed, decode_dss_signature
 
 from attest import cbor
-from attest.structures import DIGEST_BYTES, PCR_COUNT, object_name
-from attest.tpm import policy
+from attest import policies as policy
+from attest.policies import POINT_BYTES, policy_reference
+from attest.structures import DIGEST_BYTES, PCR_COUNT
 from attest.tpm.errors import SealError
-from attest.tpm.templates import verifying_public
 
 if TYPE_CHECKING:
     from attest.boot.policy import BootPolicy
 
 Use = Literal["sign", "unseal"]
 NAME_BYTES: Final = 34  # nameAlg ‖ SHA-256
-POINT_BYTES: Final = 64  # x ‖ y
 MAX_APPROVALS: Final = 64  # 32 boot states, two uses
 MAX_FILE_BYTES: Final = 128 * 1024
 MAX_GENERATION: Final = (1 << 64) - 1
 _TARGET: Final = "sits-seal-target-1"
 _APPROVALS: Final = "sits-seal-approvals-1"
 _COMMANDS: Final[dict[Use, int]] = {"sign": policy.CC_SIGN, "unseal": policy.CC_UNSEAL}
-_REFERENCE_PREFIX: Final = b"sits-seal-v1"
 _LABEL_CHARS: Final = 128
 
 
@@ -89,22 +86,6 @@ def approved_policy(*, counter: bytes, generation: int, pcrs: Mapping[int, bytes
         digest, name=counter, operand=generation.to_bytes(8, "big"), operation=policy.EO_UNSIGNED_LE
     )
     return policy.policy_command_code(digest, command)
-
-
-def policy_reference(device: bytes) -> bytes:
-    """policyRef of everything sealed on the device whose AK has the name ``device``."""
-    return hashlib.sha256(_REFERENCE_PREFIX + device).digest()
-
-
-def sealing_policy(authority: bytes, device: bytes) -> bytes:
-    """The policy that sealed objects carry; it never changes."""
-    return policy.policy_authorize(key_name=authority_name(authority), reference=policy_reference(device))
-
-
-def authority_name(authority: bytes) -> bytes:
-    """The TPM name of the authority's key (x ‖ y)."""
-    half = POINT_BYTES // 2
-    return object_name(verifying_public(authority[:half], authority[half:]))
 
 
 def authority_point(key: ec.EllipticCurvePublicKey) -> bytes:

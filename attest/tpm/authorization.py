@@ -22,14 +22,14 @@ from tpm2_pytss.types import (
     TPMU_SIGNATURE,
 )
 
+from attest.policies import POINT_BYTES, authority_name, authority_public, policy_reference
 from attest.structures import composite_digest
 from attest.tpm import counters, keys
-from attest.tpm.approval import POINT_BYTES, Approval, Use, authority_name, policy_reference
+from attest.tpm.approval import Approval, Use
 from attest.tpm.counters import Counter
 from attest.tpm.device import read_pcrs, selection
 from attest.tpm.errors import SealError
 from attest.tpm.responses import RC_POLICY, RC_SIGNATURE, RC_VALUE, base_code
-from attest.tpm.templates import verifying_public
 
 _CODES: Final[dict[Use, Any]] = {"sign": TPM2_CC.Sign, "unseal": TPM2_CC.Unseal}
 
@@ -96,8 +96,8 @@ def authorize(esapi: Any, session: Any, approval: Approval, ticket: Any, *, coun
 def ticket(esapi: Any, approval: Approval) -> Any:
     """TPM2_VerifySignature: the TPM's own word that the authority signed this policy."""
     half = POINT_BYTES // 2
-    point, signature = approval.authority, approval.signature
-    area = keys.unmarshal_public(verifying_public(point[:half], point[half:]))
+    signature = approval.signature
+    area = keys.unmarshal_public(authority_public(approval.authority))
     signed = TPMT_SIGNATURE(
         sigAlg=TPM2_ALG.ECDSA,
         signature=TPMU_SIGNATURE(

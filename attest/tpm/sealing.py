@@ -24,9 +24,10 @@ from tpm2_pytss.types import (
 )
 
 from attest.evidence.claims import CommandKey
+from attest.policies import POINT_BYTES, sealing_policy
 from attest.structures import DIGEST_BYTES, parse_ecc_public, parse_ecdsa_signature, tpm2b
 from attest.tpm import authorization, counters, keys, sessions
-from attest.tpm.approval import POINT_BYTES, Approval, SealTarget, Use, sealing_policy
+from attest.tpm.approval import Approval, SealTarget, Use
 from attest.tpm.authorization import naming, refused
 from attest.tpm.counters import Counter, NvCounter
 from attest.tpm.device import TpmDevice

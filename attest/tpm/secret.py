@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from attest import cbor
+from attest.policies import POINT_BYTES
 from attest.structures import DIGEST_BYTES
-from attest.tpm.approval import POINT_BYTES, open_file
+from attest.tpm.approval import open_file
 
 _NAME: Final = "sits-sealed-secret-1"
 _MAX_PRIVATE: Final = 512  # a sealed secret of 128 bytes has some 200

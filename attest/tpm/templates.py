@@ -175,12 +175,3 @@ def secret_public(policy: bytes) -> bytes:
     """TPMT_PUBLIC of a sealed secret that only ``policy`` opens."""
     head = u16(ALG_KEYEDHASH) + u16(ALG_SHA256) + u32(SECRET_ATTRIBUTES) + tpm2b(policy)
     return head + u16(ALG_NULL) + tpm2b(b"")
-
-
-def verifying_public(x: bytes, y: bytes) -> bytes:
-    """TPMT_PUBLIC of somebody else's ECDSA P-256 key, to be loaded for checking signatures only."""
-    fixed = _ecc_fixed(
-        name_hash=ALG_SHA256, attributes=USER_WITH_AUTH | SIGN, policy=b"", key_bits=0, scheme=_ECDSA_SHA256,
-        curve=CURVE_P256,
-    )  # fmt: skip
-    return fixed + tpm2b(x) + tpm2b(y)

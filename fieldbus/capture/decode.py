@@ -25,6 +25,7 @@ from fieldbus.s7 import cotp
 from fieldbus.s7.times import zone
 from fieldbus.slmp import frame as slmp_frame
 from fieldbus.slmp.devices import Series
+from fieldbus.uadp import KeyRing
 
 _DEFAULT_PORTS = {Protocol.UADP: 4840, Protocol.S7: 102, Protocol.CIP: 44_818}
 _SLMP_STARTS = (b"\x50\x00", b"\xd0\x00", b"\x54\x00", b"\xd4\x00", b"5000", b"D000", b"5400", b"D400")
@@ -38,12 +39,14 @@ _LENGTH: dict[Protocol, Callable[[bytes], int | None]] = {
 @dataclass(frozen=True, slots=True)
 class Options:
     """What the frames do not say themselves. ``port``: the server's port in pcap files (default: the protocol's own,
-    for SLMP any that speaks it); ``series`` of the MELSEC CPU; ``zone``: time zone of the S7 CPU's clock."""
+    for SLMP any that speaks it); ``series`` of the MELSEC CPU; ``zone``: time zone of the S7 CPU's clock; ``rings``:
+    keys of protected UADP messages."""
 
     protocol: Protocol
     port: int | None = None
     series: Series = Series.Q
     zone: str = "UTC"
+    rings: tuple[KeyRing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ def _new_dialogue(options: Options) -> Dialogue:
         case Protocol.SLMP:
             return SlmpDialogue(options.series)
         case Protocol.UADP:
-            return UadpDialogue()
+            return UadpDialogue(options.rings)
 
 
 def decode_file(path: Path, options: Options) -> Iterator[FrameResult]:

@@ -204,7 +204,31 @@ class SlmpDialogue:
 
 
 class UadpDialogue:
-    """UADP: every NetworkMessage says all by itself."""
+    """UADP: every NetworkMessage says all by itself. Protected ones are opened with the first key ring that fits
+    and gives a message; without rings they stay closed. Chunks are not put together."""
+
+    def __init__(self, rings: tuple[uadp.KeyRing, ...] = ()) -> None:
+        self._readers = [uadp.SecureReader(ring, mode, counted_nonces=False) for ring in rings for mode in _MODES]
 
     def read(self, data: bytes) -> Decoded:
-        return Decoded(uadp.decode(data))
+        try:
+            return Decoded(uadp.decode(data))
+        except uadp.UadpError as error:
+            if error.code != "secured" or not self._readers:
+                raise
+            return self._open(data)
+
+    def _open(self, data: bytes) -> Decoded:
+        refusal: uadp.UadpError | None = None
+        for reader in self._readers:
+            try:
+                opened = reader.open(data)
+                return Decoded(uadp.decode(opened.data), opened.security)
+            except uadp.UadpError as error:
+                if refusal is None or refusal.code == "security-mode":
+                    refusal = error
+        assert refusal is not None
+        raise refusal
+
+
+_MODES = (uadp.SecurityMode.SIGN_AND_ENCRYPT, uadp.SecurityMode.SIGN)

@@ -20,16 +20,22 @@ _PCAP_MAGICS: dict[bytes, tuple[Order, int]] = {
 }
 PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"
 _SECTION, _INTERFACE, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 3, 6
-_OPTION_END, _OPTION_RESOLUTION, _OPTION_OFFSET = 0, 9, 14
+_OPTION_END, _OPTION_DESCRIPTION, _OPTION_DROPS, _OPTION_RESOLUTION, _OPTION_OFFSET = 0, 3, 4, 9, 14
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One captured packet: Unix ns (0 where the file has no time), link type (LINKTYPE_ number), bytes."""
+    """One captured packet: Unix ns (0 where the file has no time), link type (LINKTYPE_ number), bytes.
+
+    pcapng only: ``interface``: its description (if_description); ``dropped``: packets lost there since the last one
+    (epb_dropcount).
+    """
 
     t_ns: int
     link_type: int
     data: bytes
+    interface: str = ""
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,7 @@ class _Interface:
     snap_length: int
     ticks_per_s: int
     offset_s: int
+    description: str
 
 
 def is_capture(head: bytes) -> bool:
@@ -115,23 +122,30 @@ def _number(body: bytes, at: int, order: Order) -> int:
     return int.from_bytes(body[at : at + 4], order)
 
 
-def _interface(body: bytes, order: Order) -> _Interface:
-    link_type, snap_length = _number(body, 0, order) & 0xFFFF, _number(body, 4, order)
-    ticks_per_s, offset_s, at = 1_000_000, 0, 8
+def _options(body: bytes, at: int, order: Order) -> Iterator[tuple[int, bytes]]:
+    """(code, value) of the options from ``at`` on; the rest after the end mark, or cut, is left alone."""
     while at + 4 <= len(body):
         code, size = (int.from_bytes(body[at + k : at + k + 2], order) for k in (0, 2))
-        value = body[at + 4 : at + 4 + size]
         if code == _OPTION_END:
-            break
-        if code == _OPTION_RESOLUTION and size == 1:
+            return
+        yield code, body[at + 4 : at + 4 + size]
+        at += 4 + (size + 3) // 4 * 4
+
+
+def _interface(body: bytes, order: Order) -> _Interface:
+    link_type, snap_length = _number(body, 0, order) & 0xFFFF, _number(body, 4, order)
+    ticks_per_s, offset_s, description = 1_000_000, 0, ""
+    for code, value in _options(body, 8, order):
+        if code == _OPTION_RESOLUTION and len(value) == 1:
             power = value[0] & 0x7F
             if power > 63:
                 raise CaptureError("capture-record", found=f"resolution {value[0]}", expected="at most 63")
             ticks_per_s = 2**power if value[0] & 0x80 else 10 ** min(power, 18)
-        elif code == _OPTION_OFFSET and size == 8:
+        elif code == _OPTION_OFFSET and len(value) == 8:
             offset_s = int.from_bytes(value, order, signed=True)
-        at += 4 + (size + 3) // 4 * 4
-    return _Interface(link_type, snap_length, ticks_per_s, offset_s)
+        elif code == _OPTION_DESCRIPTION:
+            description = value.decode("utf-8", "replace")
+    return _Interface(link_type, snap_length, ticks_per_s, offset_s, description)
 
 
 def _enhanced(body: bytes, order: Order, interfaces: list[_Interface]) -> Packet:
@@ -142,7 +156,11 @@ def _enhanced(body: bytes, order: Order, interfaces: list[_Interface]) -> Packet
         raise CaptureError("capture-truncated", found=f"{len(body) - 20} bytes", expected=f"{size} of a packet")
     interface = interfaces[index]
     t_ns = (high << 32 | low) * _NS_PER_S // interface.ticks_per_s + interface.offset_s * _NS_PER_S
-    return Packet(t_ns, interface.link_type, body[20 : 20 + size])
+    dropped = 0
+    for code, value in _options(body, 20 + (size + 3) // 4 * 4, order):
+        if code == _OPTION_DROPS and len(value) == 8:
+            dropped = int.from_bytes(value, order)
+    return Packet(t_ns, interface.link_type, body[20 : 20 + size], interface.description, dropped)
 
 
 def _simple(body: bytes, order: Order, interfaces: list[_Interface]) -> Packet:

@@ -157,7 +157,7 @@ def said(request: Request, reply: Reply, depth: int = 0) -> Said:
     """What ``reply`` says to ``request``. Raises CipError ``reply-service`` (an answer to something else), …"""
     question = asked(request, depth)
     if isinstance(question, Send):
-        if reply.service == request.service and reply.status:
+        if reply.service == request.service and reply.status not in (0, PARTIAL):
             return Refused(reply.status, reply.extended, refusal(reply.status, reply.extended))
         return said(question.message, reply, depth + 1)
     if reply.service != request.service:

@@ -82,7 +82,7 @@ def time_quality() -> TimeQuality:
     """Quality of the wall clock now. Costs one system call; poll it beside the loop, not in it.
 
     A clock that something disciplines is reported as ``ntp``: that the something is PTP must be shown by the
-    PTP daemon, which is not asked yet. Raises FieldbusError ``clock-unreadable``.
+    PTP daemon (``PtpWatch``). Raises FieldbusError ``clock-unreadable``.
     """
     state = _Timex()
     if _libc.adjtimex(ctypes.byref(state)) < 0:

@@ -12,11 +12,11 @@ import re
 import socket
 import struct
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from fieldbus.net import stamps
 from fieldbus.net.errors import NetError, from_os_error, interface_index
-from fieldbus.net.frames import ReceivedFrame, VlanTag
+from fieldbus.net.frames import ReceivedFrame, VlanTag, tag_of_tci
 from fieldbus.net.receiver import RECEIVE_BUFFER_BYTES, FrameReceiver
 
 ETHERTYPE_UADP = 0xB62C
@@ -35,14 +35,14 @@ PAYLOAD_BYTES_MAX = 9_000
 # linux/if_packet.h, linux/if_ether.h, asm-generic/socket.h, linux/filter.h
 _SOL_PACKET = 263
 _PACKET_ADD_MEMBERSHIP, _PACKET_STATISTICS, _PACKET_AUXDATA, _PACKET_IGNORE_OUTGOING = 1, 6, 8, 23
-_PACKET_MR_MULTICAST = 0
+_PACKET_MR_MULTICAST, _PACKET_MR_ALLMULTI = 0, 2
 _SO_ATTACH_FILTER = 26
 _ETH_P_ALL = 0x0003
 _TP_STATUS_VLAN_VALID, _TP_STATUS_VLAN_TPID_VALID = 1 << 4, 1 << 6
 _PACKET_OTHERHOST = 3
 _AUXDATA = struct.Struct("@IIIHHHH")
 _STATISTICS = struct.Struct("@II")
-_ANCILLARY_BYTES = stamps.ANCILLARY_BYTES + socket.CMSG_SPACE(_AUXDATA.size)
+ANCILLARY_BYTES = stamps.ANCILLARY_BYTES + socket.CMSG_SPACE(_AUXDATA.size)
 _PRIORITY_MAX = 6  # SO_PRIORITY above it needs CAP_NET_ADMIN; the tag itself carries any
 _LOAD_HALF, _JUMP_EQUAL, _RETURN = 0x28, 0x15, 0x06
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
@@ -85,6 +85,20 @@ def packet_socket(interface: str, program: list[Instruction], *, buffer_bytes: i
     return sock
 
 
+def join(sock: socket.socket, interface: str, group: bytes | None) -> None:
+    """Have ``interface`` pass frames to ``group`` (None: to any) on, for as long as ``sock`` is open.
+
+    Where that fails it is closed and a NetError raised.
+    """
+    kind, address = (_PACKET_MR_ALLMULTI, bytes(6)) if group is None else (_PACKET_MR_MULTICAST, group)
+    try:
+        request = struct.pack("@iHH8s", interface_index(interface), kind, len(address), address)
+        sock.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, request)
+    except OSError as error:
+        sock.close()
+        raise from_os_error(error, doing="joining a group on", endpoint=interface) from error
+
+
 def _attach(sock: socket.socket, program: list[Instruction]) -> None:
     code = b"".join(struct.pack("@HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
@@ -112,8 +126,39 @@ def reported_tag(ancillary: stamps.Ancillary) -> tuple[int, VlanTag] | None:
         if level == _SOL_PACKET and kind == _PACKET_AUXDATA and len(body) == _AUXDATA.size:
             status, _, _, _, _, tci, tag_type = _AUXDATA.unpack(body)
             if status & _TP_STATUS_VLAN_VALID:
-                return tag_type if status & _TP_STATUS_VLAN_TPID_VALID else VLAN_TAGS[0], VlanTag.of_tci(tci)
+                return tag_type if status & _TP_STATUS_VLAN_TPID_VALID else VLAN_TAGS[0], tag_of_tci(tci)
     return None
+
+
+class EthernetPayload(NamedTuple):
+    """What a frame carries: tags outermost first, the EtherType behind them, payload, zeros that may be padding."""
+
+    vlans: tuple[VlanTag, ...]
+    ethertype: int
+    data: bytes
+    padding_max: int
+
+
+def ethernet_payload(frame: bytes, outer: VlanTag | None = None) -> EthernetPayload | None:
+    """Take ``frame`` apart, of whose tags the kernel may have taken off the ``outer`` one.
+
+    None: too short, or more than ``VLAN_TAGS_MAX`` tags.
+    """
+    if len(frame) < HEADER_BYTES:
+        return None
+    tags = [] if outer is None else [outer]
+    at, kind = HEADER_BYTES, int.from_bytes(frame[12:14], "big")
+    while kind in VLAN_TAGS:
+        if len(tags) == VLAN_TAGS_MAX or len(frame) < at + TAG_BYTES:
+            return None
+        tags.append(tag_of_tci(int.from_bytes(frame[at : at + 2], "big")))
+        kind = int.from_bytes(frame[at + 2 : at + 4], "big")
+        at += TAG_BYTES
+    data = frame[at:]
+    # A sender may pad to the least size before or after the tags went in: both count.
+    whole = len(frame) + (0 if outer is None else TAG_BYTES)
+    padded = whole <= FRAME_BYTES_MIN + TAG_BYTES * len(tags)
+    return EthernetPayload(tuple(tags), kind, data, len(data) - len(data.rstrip(b"\0")) if padded else 0)
 
 
 class EthernetReceiver(FrameReceiver):
@@ -150,17 +195,12 @@ class EthernetReceiver(FrameReceiver):
         super().__init__(
             packet_socket(interface, ethertype_filter(ETHERTYPE_UADP), buffer_bytes=receive_buffer_bytes),
             size_max=size_max + HEADER_BYTES + TAG_BYTES,
-            ancillary_bytes=_ANCILLARY_BYTES,
+            ancillary_bytes=ANCILLARY_BYTES,
             tai_offset_s=tai_offset_s,
         )
         self._index = interface_index(interface)
         if self._group is not None:
-            request = struct.pack("@iHH8s", self._index, _PACKET_MR_MULTICAST, 6, self._group)
-            try:
-                self._socket.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, request)
-            except OSError as error:
-                self.close()
-                raise from_os_error(error, doing="joining a group on", endpoint=interface) from error
+            join(self._socket, interface, self._group)
 
     def statistics(self) -> tuple[int, int]:
         """(frames the filter admitted, those of them the kernel dropped for want of room), since it was opened.
@@ -177,27 +217,20 @@ class EthernetReceiver(FrameReceiver):
         self, data: bytes, source: Any, ancillary: stamps.Ancillary, reception: stamps.Reception
     ) -> ReceivedFrame | None:
         outer = reported_tag(ancillary)
-        tags = [] if outer is None else [outer[1]]
-        at, kind = HEADER_BYTES, int.from_bytes(data[12:14], "big")
-        while kind in VLAN_TAGS and len(tags) < VLAN_TAGS_MAX and len(data) >= at + TAG_BYTES:
-            tags.append(VlanTag.of_tci(int.from_bytes(data[at : at + 2], "big")))
-            kind = int.from_bytes(data[at + 2 : at + 4], "big")
-            at += TAG_BYTES
-        if kind != ETHERTYPE_UADP:
+        payload = ethernet_payload(data, None if outer is None else outer[1])
+        if payload is None or payload.ethertype != ETHERTYPE_UADP:
             self.counts.malformed += 1
             return None
         sender = mac_text(data[6:12])
-        if not self._admits(data[:6], sender, source[2], tags):
+        if not self._admits(data[:6], sender, source[2], payload.vlans):
             self.counts.foreign += 1
             return None
-        # A sender may pad to the least size before or after the tag went in: both count.
-        whole = len(data) + (0 if outer is None else TAG_BYTES)
-        padding = _zeros_at_end(data[at:]) if whole <= FRAME_BYTES_MIN + TAG_BYTES * len(tags) else 0
+        where = (sender, self._index)
         return ReceivedFrame(
-            data[at:], reception.t_ns, reception.stamp, self._dropped, (sender, self._index), tuple(tags), padding
+            payload.data, reception.t_ns, reception.stamp, self._dropped, where, payload.vlans, payload.padding_max
         )
 
-    def _admits(self, target: bytes, sender: str, packet_type: int, tags: list[VlanTag]) -> bool:
+    def _admits(self, target: bytes, sender: str, packet_type: int, tags: tuple[VlanTag, ...]) -> bool:
         if self._vlan_id is not None and (not tags or tags[-1].vid != self._vlan_id):
             return False
         if self._sources is not None and sender not in self._sources:
@@ -205,10 +238,6 @@ class EthernetReceiver(FrameReceiver):
         if self._group is not None:
             return target == self._group
         return packet_type != _PACKET_OTHERHOST and (not target[0] & 1 or target == b"\xff" * 6)
-
-
-def _zeros_at_end(data: bytes) -> int:
-    return len(data) - len(data.rstrip(b"\0"))
 
 
 def _multicast(group: str) -> bytes:

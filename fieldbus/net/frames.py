@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 Stamp: TypeAlias = Literal["hardware", "kernel", "user"]
@@ -25,15 +26,16 @@ class VlanTag:
         if not 0 <= self.vid <= 0xFFF or not 0 <= self.priority <= 7:
             raise ValueError(f"vid {self.vid} and priority {self.priority} are not within 0 … 4095 and 0 … 7")
 
-    @classmethod
-    def of_tci(cls, tci: int) -> VlanTag:
-        """The tag of a tag control information field (16 bits)."""
-        return cls(tci & 0xFFF, tci >> 13 & 7, bool(tci & 0x1000))
-
     @property
     def tci(self) -> int:
         """Tag control information, 16 bits."""
         return self.priority << 13 | self.drop_eligible << 12 | self.vid
+
+
+@lru_cache(maxsize=64)
+def tag_of_tci(tci: int) -> VlanTag:
+    """The tag of a tag control information field (16 bits); kept, because a plant has few and every frame one."""
+    return VlanTag(tci & 0xFFF, tci >> 13 & 7, bool(tci & 0x1000))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fieldbus.net.frames import Stamp
 
@@ -34,15 +34,15 @@ ANCILLARY_BYTES = socket.CMSG_SPACE(_THREE_TIMESPECS.size) + socket.CMSG_SPACE(_
 Ancillary = Iterable[tuple[int, int, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Reception:
+class Reception(NamedTuple):
     """When a frame came in, by whose stamp, what the kernel had dropped by then (None: it does not say, which means
-    none), and whether a hardware stamp was there but refused."""
+    none), whether a hardware stamp was there but refused, and when this process woke."""
 
     t_ns: int
     stamp: Stamp
     dropped: int | None
-    refused: bool = False
+    refused: bool
+    woken_ns: int
 
 
 def enable(sock: socket.socket) -> None:
@@ -74,7 +74,7 @@ def reception(ancillary: Ancillary, *, now_ns: int, tai_offset_s: int) -> Recept
                     refused = True
         elif kind == SO_RXQ_OVFL and len(body) == _U32.size:
             dropped = _U32.unpack(body)[0]
-    return Reception(t_ns, stamp, dropped, refused)
+    return Reception(t_ns, stamp, dropped, refused, now_ns)
 
 
 _USER: Stamp = "user"

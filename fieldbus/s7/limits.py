@@ -21,6 +21,9 @@ LAYOUT_BYTES_MAX = 16 * 1024 * 1024
 MEMBERS_MAX = 65_536
 """Elementary members of one block, arrays counted by element: a bit each would be 8 KiB of data."""
 
+STEPS_MAX = 1_000_000
+"""XML elements looked at for one layout: sixteen for each of the most members, so that a small file stays quick."""
+
 DEPTH_MAX = 16
 """Structures within structures; TIA Portal stops at 8."""
 

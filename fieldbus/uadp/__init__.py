@@ -31,11 +31,12 @@ from fieldbus.uadp.model import (
     PublisherIdType,
     SecurityHeader,
 )
-from fieldbus.uadp.raw import RawLayout, RawMatrix, RawValue
+from fieldbus.uadp.raw import RawLayout, StructureTypes
 from fieldbus.uadp.reader import LayoutReader
 from fieldbus.uadp.security import KeyRing, Opened, SecureReader, SecureWriter, SecurityMode, SecurityPolicy
 from fieldbus.uadp.sequence import SequenceEvent, SequenceTracker, SequenceVerdict
 from fieldbus.uadp.times import ns_to_ticks, ticks_to_ns
+from fieldbus.uadp.typecodec import RawMatrix, RawValue
 from fieldbus.uadp.types import (
     Builtin,
     BuiltinType,
@@ -97,6 +98,7 @@ __all__ = [
     "SequenceTracker",
     "SequenceVerdict",
     "StatusAnnouncement",
+    "StructureTypes",
     "UadpError",
     "Variant",
     "WriterConfiguration",

@@ -5,7 +5,7 @@ Needed by the decoder and by message security alike, which must find the Securit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from fieldbus.uadp import flags
@@ -15,8 +15,7 @@ from fieldbus.uadp.limits import MESSAGE_BYTES_MAX, NONCE_BYTES_MAX, PICOSECONDS
 from fieldbus.uadp.model import GroupHeader, PublisherId, PublisherIdType, SecurityHeader
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """What stands before the payload. Offsets are bytes from the start of the message.
 
     ``writer_ids`` of a chunk is its one DataSetWriterId; ``promoted``: start and end of the promoted fields, which

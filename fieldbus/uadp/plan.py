@@ -31,8 +31,8 @@ class Plan:
     ticks: int
     ticks_picoseconds: int
     status: int
-    first_value: int
-    end_value: int
+    values: slice
+    types: slice
     type_bytes: tuple[int, ...] | None  # Variant only: the type byte before each value
     all_good: tuple[int, ...]
 
@@ -50,12 +50,9 @@ class Plan:
         ticks = items[self.ticks]
         if ticks <= 0:
             return None
-        if self.type_bytes is None:
-            values = items[self.first_value : self.end_value]
-        else:
-            if items[self.first_value - 1 : self.end_value : 2] != self.type_bytes:
-                return None
-            values = items[self.first_value : self.end_value : 2]
+        if self.type_bytes is not None and items[self.types] != self.type_bytes:
+            return None
+        values = items[self.values]
         picoseconds = items[self.ticks_picoseconds] if self.ticks_picoseconds != _ABSENT else 0
         status = items[self.status] << 16 if self.status != _ABSENT else 0
         return DataSetSample(items[self.sequence], ticks_to_ns(ticks, picoseconds), values, status, self.all_good)
@@ -135,7 +132,8 @@ def build_plan(layout: DataSetLayout, message: NetworkMessage, data: bytes) -> P
         if variant:
             shape.variable("B")
         shape.variable(code)
-    first_value = len(shape.codes) - len(codes) * (2 if variant else 1) + (1 if variant else 0)
+    step = 2 if variant else 1
+    first_value = len(shape.codes) - len(codes) * step + step - 1
     end_value = len(shape.codes)
     shape.constant(body.padding)
     shape.flush()
@@ -148,8 +146,8 @@ def build_plan(layout: DataSetLayout, message: NetworkMessage, data: bytes) -> P
         ticks=ticks if own_ticks else network_ticks,
         ticks_picoseconds=body_ps if own_ticks else network_ps,
         status=status,
-        first_value=first_value,
-        end_value=end_value,
+        values=slice(first_value, end_value, step),
+        types=slice(first_value - 1, end_value, 2),
         type_bytes=tuple(int(kind) for _, kind in layout.fields) if variant else None,
         all_good=(0,) * len(codes),
     )

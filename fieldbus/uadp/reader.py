@@ -6,15 +6,17 @@ from struct import Struct
 from struct import error as struct_error
 from uuid import UUID
 
+from fieldbus.uadp.cursor import Cursor
 from fieldbus.uadp.decoder import decode
-from fieldbus.uadp.errors import LayoutError
+from fieldbus.uadp.errors import LayoutError, UadpError
 from fieldbus.uadp.layout import DataSetLayout, DataSetSample
 from fieldbus.uadp.model import DataSetMessage, FieldEncoding, MessageKind, NetworkMessage
 from fieldbus.uadp.plan import Plan, build_plan
 from fieldbus.uadp.security import SecureReader
 from fieldbus.uadp.sequence import MODULUS
 from fieldbus.uadp.times import ticks_to_ns
-from fieldbus.uadp.types import BuiltinType, DataValue, Field, Scalar
+from fieldbus.uadp.types import BuiltinType, DataValue, Field, Scalar, Variant
+from fieldbus.uadp.values import decode_value
 
 _SCALARS = bool | int | float | str | bytes | UUID | None
 _BAD = 2  # severity bits of a StatusCode (OPC 10000-4, 7.39): 00 good, 01 uncertain, 10 bad
@@ -52,7 +54,7 @@ class LayoutReader:
         let in, LayoutError for another DataSet's
         message or one without usable values: ``publisher``, ``writer-group``, ``writer``, ``writer-repeated``,
         ``data-set-invalid``, ``keep-alive``, ``data-set-event``, ``field-encoding-mismatch``, ``config-version``,
-        ``field-count``, ``field-type``, ``field-index``, ``field-missing``, ``raw-size``, ``unsupported-raw-delta``,
+        ``field-count``, ``field-type``, ``field-index``, ``field-missing``, ``raw-size``,
         ``delta-without-key``, ``sequence-missing``, ``timestamp-missing``, ``timestamp-range``.
         """
         if self._security is not None:
@@ -118,8 +120,6 @@ class LayoutReader:
             raise LayoutError("raw-size", found=f"{len(raw)} bytes", expected=f"{self._raw.size} bytes") from error
 
     def _delta(self, body: DataSetMessage, sequence: int) -> tuple[tuple[Scalar, ...], tuple[int, ...]]:
-        if body.indices is None:
-            raise LayoutError("unsupported-raw-delta", found="a RawData delta frame", expected="Variants or DataValues")
         if self._sequence is None or sequence != (self._sequence + 1) % MODULUS:
             self._sequence = None
             raise LayoutError(
@@ -128,11 +128,28 @@ class LayoutReader:
                 expected="a key frame first",
             )
         values, statuses = list(self._values), list(self._status)
-        for index, field in zip(body.indices, body.fields, strict=True):
+        pairs = self._raw_delta(body.raw) if body.raw is not None else zip(body.indices or (), body.fields, strict=True)
+        for index, field in pairs:
             if index >= len(values):
                 raise LayoutError("field-index", found=str(index), expected=f"below {len(values)}")
             values[index], statuses[index] = self._field(index, field)
         return tuple(values), tuple(statuses)
+
+    def _raw_delta(self, raw: bytes) -> list[tuple[int, Variant]]:
+        """Index and value of each field of a RawData delta frame (OPC 10000-14, 7.2.4.5.6)."""
+        cursor = Cursor(raw, 0, len(raw))
+        found: dict[int, Variant] = {}
+        for _ in range(cursor.u16("field count")):
+            index = cursor.u16("field index")
+            if index >= len(self._layout.fields):
+                raise LayoutError("field-index", found=str(index), expected=f"below {len(self._layout.fields)}")
+            if index in found:
+                raise UadpError("delta-duplicate-index", found=f"index {index} twice", expected="each index once")
+            kind = self._layout.fields[index][1]
+            found[index] = Variant(kind, decode_value(cursor, kind))
+        if cursor.rest().strip(b"\x00"):
+            raise LayoutError("raw-size", found="bytes after the last field", expected="the end or zeros")
+        return list(found.items())
 
     def _field(self, index: int, field: Field) -> tuple[Scalar, int]:
         """Value and StatusCode of one field, whose type must be the declared one."""

@@ -73,6 +73,16 @@ class SequenceTracker:
             self._run = 0
         return verdict
 
+    def lost_before(self, expected: int) -> int:
+        """Messages lost so far, as a keep-alive shows: it carries the number that the next message will have.
+
+        0 where none is missing, where nothing was received yet, and where the number is no newer one (a restart).
+        """
+        if not 0 <= expected < MODULUS:
+            raise ValueError(f"sequence number {expected} is outside 0 … 65535")
+        missing = (expected - self._last - 1) % MODULUS
+        return missing if self._last >= 0 and missing < NEWER_BELOW else 0
+
     def _judge(self, sequence: int) -> SequenceVerdict:
         if self._last < 0:
             return SequenceVerdict(SequenceEvent.FIRST, sequence)

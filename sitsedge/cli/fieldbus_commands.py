@@ -8,8 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldbus.capture import Decoded, FrameResult, Options, Protocol, decode_file, plain
+from fieldbus.capture import (
+    KEY_FILE_BYTES_MAX,
+    Decoded,
+    FrameResult,
+    Options,
+    Protocol,
+    decode_file,
+    parse_keys,
+    plain,
+)
 from fieldbus.slmp.devices import Series
+from sitsedge.cli.files import read_at_most
 from sitsedge.cli.output import Exit, Output, OutputOption, reported
 
 app = typer.Typer(help="Fieldbus frames.", no_args_is_help=True)
@@ -27,19 +37,21 @@ def decode_command(
     port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="the server's port in a pcap")] = None,
     series: Annotated[Series, typer.Option("--series", help="SLMP: MELSEC series, for X and Y")] = Series.Q,
     zone: Annotated[str, typer.Option("--zone", help="S7: time zone of the CPU's clock")] = "UTC",
+    keys: Annotated[Path | None, typer.Option("--keys", help="UADP: JSON file of keys for protected messages")] = None,
     output: Output = OutputOption,
 ) -> None:
     """Decode the frames of a capture, one line each: exit 1 where one was refused or there was none."""
     refused = total = 0
     with reported(output):
-        for result in decode_file(file, Options(protocol, port, series, zone)):
-            total += 1
-            refused += not isinstance(result.decoded, Decoded)
-            print(
-                json.dumps(frame_data(result), ensure_ascii=False, allow_nan=False)
-                if output is Output.json
-                else _line(result)
-            )
+        rings = () if keys is None else parse_keys(read_at_most(keys, KEY_FILE_BYTES_MAX))
+        try:
+            for result in decode_file(file, Options(protocol, port, series, zone, rings)):
+                total += 1
+                refused += not isinstance(result.decoded, Decoded)
+                print(_json(frame_data(result)) if output is Output.json else _line(result))
+        finally:
+            for ring in rings:
+                ring.erase()
     raise typer.Exit(Exit.OK if total and not refused else Exit.REFUSED)
 
 

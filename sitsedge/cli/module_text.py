@@ -38,8 +38,8 @@ def accuracy_lines(report: dict[str, Any]) -> list[str]:
     goal = choice["goal"]
     if choice["goal_met"]:  # else the first warning says so
         lines.append(
-            f"  goal         met: rms {choice['rms_of_span']:.2%} and largest {choice['max_of_span']:.2%} of the span on "
-            f"calibration rows, wanted {goal['rms_of_span']:.2%} and {goal['max_of_span']:.2%}"
+            f"  goal         met: rms {choice['rms_of_span']:.2%} and largest {choice['max_of_span']:.2%} of the span "
+            f"on calibration rows, wanted {goal['rms_of_span']:.2%} and {goal['max_of_span']:.2%}"
         )
     return [*lines, *_warning_lines(report)]
 
@@ -109,8 +109,8 @@ def _signal_lines(kind: str, signals: tuple[Signal, ...]) -> list[str]:
 
 def _bound_lines(bounds: dict[str, Any]) -> list[str]:
     return [
-        f"  bounds       {name}: {entry['physical'][0]:.4g} … {_number(entry['physical'][1], entry['unit'])} for any input, "
-        f"{'inside' if entry['proven_inside_limits'] else 'not proven inside'} its limits"
+        f"  bounds       {name}: {entry['physical'][0]:.4g} … {_number(entry['physical'][1], entry['unit'])} for any "
+        f"input, {'inside' if entry['proven_inside_limits'] else 'not proven inside'} its limits"
         for name, entry in list(bounds.items())[:SIGNALS_SHOWN]
     ]
 

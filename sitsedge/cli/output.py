@@ -29,6 +29,7 @@ USAGE_CODES = frozenset(
         "ledger-range",
         "recording",
         "recording-missing",
+        "recording-exists",
         "module-missing",
         "module-unknown",
         "delta-same",

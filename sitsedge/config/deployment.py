@@ -25,6 +25,8 @@ Milliseconds = Annotated[float, Field(gt=0, le=3_600_000, allow_inf_nan=False)]
 ProofDeadline = Annotated[int, Field(ge=1, le=PROOF_DEADLINE_MS_MAX)]
 ProofBacklog = Annotated[int, Field(ge=1, le=PROOF_BACKLOG_MAX)]
 FIELDS_MAX = 64
+UDP_SOURCES_MAX = 10
+MacAddress = Annotated[str, Field(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
 PROOF_DEADLINE_MS = 60_000
 PROOF_BACKLOG = 6_000  # the same minute at 100 Hz
 PROOF_THREADS_MAX = 8
@@ -75,17 +77,26 @@ class SourceField(Strict):
         return unit
 
 
-class UadpSource(Strict):
-    """A UADP publisher heard over UDP (OPC 10000-14, 7.3.2)."""
+class UadpPublisher(Strict):
+    """Whose DataSet it is and what is in it, however it comes."""
+
+    publisher_id: Annotated[int, Field(ge=0, le=65535)]
+    writer_group_id: Annotated[int, Field(ge=0, le=65535)]
+    data_set_writer_id: Annotated[int, Field(ge=1, le=65535)]
+    fields: Annotated[list[SourceField], Field(min_length=1, max_length=FIELDS_MAX)]
+
+
+class UadpSource(UadpPublisher):
+    """A UADP publisher heard over UDP (OPC 10000-14, 7.3.2).
+
+    ``sources``: only these senders are heard; a multicast group is then joined for them alone.
+    """
 
     protocol: Literal["uadp-udp"]
     address: str
     port: Port
     interface: str | None = None
-    publisher_id: Annotated[int, Field(ge=0, le=65535)]
-    writer_group_id: Annotated[int, Field(ge=0, le=65535)]
-    data_set_writer_id: Annotated[int, Field(ge=1, le=65535)]
-    fields: Annotated[list[SourceField], Field(min_length=1, max_length=FIELDS_MAX)]
+    sources: Annotated[list[str], Field(min_length=1, max_length=UDP_SOURCES_MAX)] | None = None
 
     @field_validator("address")
     @classmethod
@@ -95,6 +106,36 @@ class UadpSource(Strict):
         except ValueError:
             raise ValueError("an IP address to listen on") from None
         return address
+
+    @field_validator("sources")
+    @classmethod
+    def _senders(cls, sources: list[str] | None) -> list[str] | None:
+        for source in sources or ():
+            try:
+                ipaddress.IPv4Address(source)
+            except ValueError:
+                raise ValueError("IPv4 addresses of senders") from None
+        return sources
+
+
+class UadpEthernetSource(UadpPublisher):
+    """A UADP publisher heard on Ethernet (OPC 10000-14, 7.3.3; EtherType 0xB62C), which needs CAP_NET_RAW.
+
+    ``group``: multicast MAC address (default: frames to this interface). ``vlan_id``: of the only tag admitted.
+    """
+
+    protocol: Literal["uadp-ethernet"]
+    interface: Annotated[str, Field(pattern=r"^[^\s/]{1,15}$")]
+    group: MacAddress | None = None
+    vlan_id: Annotated[int, Field(ge=0, le=4095)] | None = None
+    sources: Annotated[list[MacAddress], Field(min_length=1, max_length=64)] | None = None
+
+    @field_validator("group")
+    @classmethod
+    def _multicast(cls, group: str | None) -> str | None:
+        if group is not None and not int(group[1], 16) & 1:
+            raise ValueError("a multicast MAC address (odd first byte)")
+        return group
 
 
 class OpcUaTag(Strict):
@@ -148,13 +189,42 @@ class Cycle(Strict):
         return self.proof_backlog_max + QUEUE_MARGIN
 
 
+class Ptp(Strict):
+    """Where the state of PTP is asked and what it must be to count (rules: ``fieldbus.clock.discipline``).
+
+    ``socket``: ptp4l's ``uds_address``. Holdover ends after ``holdover_s_max`` or when the error, growing by
+    ``drift_ppm_max``, may have passed ``error_us_max``. ``free_running``: ptp4l only measures. ``grandmasters``: EUI-64
+    of those admitted (default: any). With ``w_sync_ms_max`` no command is made while W_sync is above it or unknown.
+    """
+
+    socket: Annotated[str, Field(pattern=r"^/.{1,106}$")] = "/var/run/ptp4l"
+    domain: Annotated[int, Field(ge=0, le=127)] = 0
+    error_us_max: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] = 100.0
+    holdover_s_max: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 5.0
+    drift_ppm_max: Annotated[float, Field(ge=0, le=500, allow_inf_nan=False)] = 10.0
+    sync_silence_s_max: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)] = 2.0
+    free_running: bool = False
+    grandmasters: Annotated[list[Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]], Field(max_length=16)] | None = None
+    w_sync_ms_max: Milliseconds | None = None
+
+
 class Timing(Strict):
-    """Age limits by this machine's clock, and the least clock quality that may lead to a write."""
+    """Age limits by this machine's clock, and the least clock quality that may lead to a write.
+
+    ``ptp-sw`` and ``ptp-hw`` can only be met where ``ptp`` says how to ask.
+    """
 
     source_age_ms_max: Milliseconds
     decision_age_ms_max: Milliseconds
     future_ms_max: Milliseconds
     time_quality_min: Literal["free", "ntp", "ptp-sw", "ptp-hw"] = "free"
+    ptp: Ptp | None = None
+
+    @model_validator(mode="after")
+    def _askable(self) -> Timing:
+        if self.time_quality_min.startswith("ptp") and self.ptp is None:
+            raise ValueError(f"'ptp' with time_quality_min {self.time_quality_min}: nothing else can show it")
+        return self
 
 
 class Attestation(Strict):
@@ -252,7 +322,7 @@ class Deployment(Strict):
     gate_id: Identifier
     gate_file: str
     model: ModelFiles = ModelFiles()
-    source: Annotated[UadpSource | OpcUaSource, Field(discriminator="protocol")]
+    source: Annotated[UadpSource | UadpEthernetSource | OpcUaSource, Field(discriminator="protocol")]
     cycle: Cycle
     timing: Timing
     attestation: Attestation = Attestation()
@@ -272,6 +342,12 @@ class Deployment(Strict):
                 raise ValueError("no 'simulation' in a production profile")
         return self
 
+    @model_validator(mode="after")
+    def _heard(self) -> Deployment:
+        if self.simulation is not None and isinstance(self.source, UadpEthernetSource):
+            raise ValueError("no 'simulation' with a source on Ethernet: the simulated plant publishes over UDP")
+        return self
+
     @property
     def device_origin(self) -> str:
         """Name of the device's log in its checkpoints."""
@@ -285,13 +361,13 @@ class Deployment(Strict):
     @property
     def field_names(self) -> tuple[str, ...]:
         """Names of the DataSet's fields in wire order."""
-        items = self.source.fields if isinstance(self.source, UadpSource) else self.source.tags
+        items = self.source.fields if isinstance(self.source, UadpPublisher) else self.source.tags
         return tuple(item.name for item in items)
 
     @property
     def field_units(self) -> tuple[str, ...]:
         """Units in the same order."""
-        items = self.source.fields if isinstance(self.source, UadpSource) else self.source.tags
+        items = self.source.fields if isinstance(self.source, UadpPublisher) else self.source.tags
         return tuple(item.unit for item in items)
 
 

@@ -158,7 +158,7 @@ def read_text(path: Path) -> str:
 def load_model(path: Path, model: type[Model]) -> Model:
     """Read ``path`` as ``model``.
 
-    Raises :class:`ConfigError` listing every fault with file, line and column.
+    Raises :class:`ConfigError` listing every fault with file, line and column, in the order of the file.
     """
     tree = _Tree(str(path))
     data = _compose(read_text(path), tree)
@@ -167,7 +167,8 @@ def load_model(path: Path, model: type[Model]) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise ConfigError([_fault_of(item, tree) for item in error.errors(include_url=False)]) from None
+        faults = [_fault_of(item, tree) for item in error.errors(include_url=False)]
+        raise ConfigError(sorted(faults, key=lambda fault: (fault.line, fault.column))) from None
 
 
 def _compose(text: str, tree: _Tree) -> Plain:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from attest.command import (
+    Accepted,
+    CommandError,
     EpochClosed,
     GateRules,
     GateState,
@@ -24,12 +26,15 @@ from attest.command import (
     ReadBack,
     Refusal,
     Refused,
+    Witness,
     judge,
     line,
+    parse_record,
 )
+from attest.command.judge import CHECKS
 from attest.command.records import REFUSED_BYTES_MAX
 from attest.errors import AttestError
-from attest.ledger import RecordKind
+from attest.ledger import LedgerError, RecordKind
 from sitsedge.gate.attestation import AttestationWatch, Event
 from sitsedge.gate.book import GateBook
 from sitsedge.gate.delivery import Delivery, receipt_of, send_receipt
@@ -94,6 +99,8 @@ class Gate:
         self.watch = AttestationWatch(time.time_ns()) if watch is None else watch
         self._epoch: OpenEpoch | None = None
         self._state = GateState(0)
+        self._next: OpenEpoch | None = None
+        self._next_outputs: tuple[int, ...] | None = None
         self._last_accepted_mono_ns = 0
         self._silent = True
         self._mode_changes = 0
@@ -112,9 +119,8 @@ class Gate:
         if kind == "command":
             await self._command(connection, message, received_mono_ns)
         elif kind == "challenge":
-            seen = self._desk.seen
-            answer = {"t": "nonce", "nonce": connection.new_nonce(), "mode": int(self.modes.mode)}
-            connection.send(answer | {"witnessed": seen.size if seen is not None else 0})
+            nonce = connection.new_nonce()
+            connection.send({"t": "nonce", "nonce": nonce, "witnessed": self._desk.challenged(nonce)})
         elif kind == "evidence":
             self._evidence(connection, message)
         elif kind == "checkpoint":
@@ -139,12 +145,12 @@ class Gate:
             if rejected.vouched:
                 self._attestation_failed(rejected)
             return
-        if self._epoch is not None:
-            self._close_epoch("a newer epoch")
+        if self._next is not None:
+            self._begin_next()  # never more than two: an audit keeps as many open
         self.book.keep(RecordKind.EVIDENCE, evidence)
-        self._epoch = OpenEpoch.of(opened)
-        self._state = self._state.successor(opened.epoch, opened.plant_outputs)
-        self.book.epoch = opened.epoch
+        self._next, self._next_outputs = OpenEpoch.of(opened), opened.plant_outputs
+        if self._epoch is None:
+            self._begin_next()
         if self.watch.opened(opened_ns=opened.t_opened_ns, expires_ns=opened.expires_ns, tpm_kind=opened.tpm_kind):
             log.warning("attested again; the mode stays as it is until people confirm one")
         log.info("epoch %d opened for %s (%s)", opened.epoch, opened.device_id, opened.tpm_kind)
@@ -156,8 +162,7 @@ class Gate:
         event = self.watch.failed(rejected.code, rejected.found, rejected.expected)
         if event is not None:
             self._attestation_event(event)
-        if self._epoch is not None:
-            self._close_epoch(f"attestation failed: {rejected.code}")
+        self._close_epochs(f"attestation failed: {rejected.code}")
 
     def _attestation_event(self, event: Event) -> None:
         self.book.alarm(event.code, event.found, event.expected, sequence=0)
@@ -169,7 +174,7 @@ class Gate:
             connection.send(_refusal("epoch-unknown", "no epoch", "an open epoch"))
             return
         try:
-            witness = self._desk.witness(message, self._epoch.session_public)
+            witness = self._witness(message, self._epoch)
         except AttestError as error:
             self.refused[error.code] += 1
             record = self.book.alarm(error.code, error.found, error.expected, sequence=0)
@@ -177,10 +182,37 @@ class Gate:
             return
         self.book.answer(connection, witness, {"t": "witness", "size": witness.size})
 
-    def _close_epoch(self, reason: str) -> None:
-        assert self._epoch is not None
-        self.book.record(EpochClosed(self.book.gate_id, self._epoch.number, line(reason), time.time_ns()))
-        self._epoch = None
+    def _witness(self, message: Message, epoch: OpenEpoch) -> Witness:
+        """By the key of the open epoch, or of the one that follows, which begins with it. Raises ``LedgerError``."""
+        try:
+            return self._desk.witness(message, epoch.session_public)
+        except LedgerError as error:
+            if self._next is None or error.code != "note-signature":
+                raise
+            witness = self._desk.witness(message, self._next.session_public)
+        self._begin_next()
+        return witness
+
+    # An epoch that follows an open one begins with the first thing its key has signed: commands on their way are still
+    # of the one before, and none of them is lost.
+
+    def _begin_next(self) -> None:
+        assert self._next is not None
+        if self._epoch is not None:
+            self._end_epoch(self._epoch, "a newer epoch")
+        self._epoch, self._next = self._next, None
+        self._state = self._state.successor(self._epoch.number, self._next_outputs)
+        self.book.epoch = self._epoch.number
+
+    def _end_epoch(self, epoch: OpenEpoch, reason: str) -> None:
+        self.book.record(EpochClosed(self.book.gate_id, epoch.number, line(reason), time.time_ns()))
+
+    def _close_epochs(self, reason: str) -> None:
+        """The open one and its successor: nothing is accepted until new evidence opens another."""
+        for epoch in (self._epoch, self._next):
+            if epoch is not None:
+                self._end_epoch(epoch, reason)
+        self._epoch = self._next = None
         self.book.epoch = 0
 
     # --- commands ----------------------------------------------------------------------------------------------------
@@ -192,17 +224,7 @@ class Gate:
             return
         started = time.monotonic_ns()
         now_ns = time.time_ns()  # the receipt names this instant, so that an auditor judges by the same clock reading
-        verdict = judge(
-            data,
-            self._setup.rules,
-            self._state,
-            self._epoch,
-            now_ns,
-            gate_mode=self.modes.mode,
-            verifier=self._proof.verifier,
-            explain=self._proof.explain,
-            withdrawn=self.proofs.withdrawn,
-        )
+        verdict = self._judge(data, now_ns)
         judged = time.monotonic_ns()
         if isinstance(verdict, Refused):
             self._refuse(connection, data, verdict)
@@ -219,6 +241,33 @@ class Gate:
             return
         receipt = receipt_of(self.book.gate_id, verdict, accepted_ns=now_ns, state=ReadBack.NOT_WRITTEN)
         send_receipt(self.book, connection, receipt, timing | {"acknowledged": judged})
+
+    def _judge(self, data: bytes, now_ns: int) -> Accepted | Refused:
+        verdict = self._judge_in(self._epoch, self._state, data, now_ns)
+        following = self._next
+        if following is None or isinstance(verdict, Accepted) or verdict.code != "epoch-unknown":
+            return verdict
+        if verdict.parsed is None or verdict.parsed.command.header.epoch != following.number:
+            return verdict
+        state = self._state.successor(following.number, self._next_outputs)
+        verdict = self._judge_in(following, state, data, now_ns)
+        if isinstance(verdict, Accepted) or verdict.check > CHECKS["signature"]:  # that epoch's key signed it
+            self._begin_next()
+            self._state = state
+        return verdict
+
+    def _judge_in(self, epoch: OpenEpoch | None, state: GateState, data: bytes, now_ns: int) -> Accepted | Refused:
+        return judge(
+            data,
+            self._setup.rules,
+            state,
+            epoch,
+            now_ns,
+            gate_mode=self.modes.mode,
+            verifier=self._proof.verifier,
+            explain=self._proof.explain,
+            withdrawn=self.proofs.withdrawn,
+        )
 
     def _refuse(self, connection: Connection, data: bytes, refused: Refused) -> None:
         self.refused[refused.code] += 1
@@ -248,7 +297,7 @@ class Gate:
     def _raise_incident(self, code: str, found: str, expected: str, sequence: int) -> None:
         self.book.alarm("security-incident", f"{code}: {found}", expected, sequence=sequence)
         self._latch.set(f"security incident: {code}")
-        self._close_epoch(f"security incident: {code}")
+        self._close_epochs(f"security incident: {code}")
         if self.modes.writes:
             self.change_mode(Mode.ADVISORY, (), f"security incident: {code}")
 
@@ -271,6 +320,8 @@ class Gate:
         try:
             if self._epoch is None:
                 raise ProofRejected("epoch-unknown", found="no epoch", expected="an open epoch")
+            if self._next is not None and signed_by(data, self._next.session_public):
+                self._begin_next()
             settled = self.proofs.settle(data, self._epoch.session_public, time.time_ns())
         except ProofRejected as rejected:
             self.refused[rejected.code] += 1
@@ -337,7 +388,10 @@ class Gate:
         if event is not None:
             self._attestation_event(event)
         if self._epoch is not None and time.time_ns() >= self._epoch.expires_ns:
-            self._close_epoch("expired")
+            if self._next is not None:
+                self._begin_next()
+            else:
+                self._close_epochs("expired")
         silence = time.monotonic_ns() - self._last_accepted_mono_ns
         if self.modes.writes and not self._silent and silence > self._setup.silence_ns:
             self._silent = True
@@ -354,8 +408,16 @@ class Gate:
             self.change_mode(Mode.OFF, (), "stop")
         if self._delivery is not None:
             await self._delivery.drain()
-        if self._epoch is not None:
-            self._close_epoch("stop")
+        self._close_epochs("stop")
+
+
+def signed_by(data: bytes, public: bytes) -> bool:
+    """Whether ``data`` is a record that this key signed."""
+    try:
+        parse_record(data).verify(public)
+    except CommandError:
+        return False
+    return True
 
 
 def _refusal(code: str, found: str, expected: str) -> Message:

@@ -19,6 +19,7 @@ from sitsedge.gate.link import Message
 from sitsedge.gate.server import Connection
 
 NS_PER_S = 1_000_000_000
+CHALLENGES_MAX = 32  # all that the clients of one gate can have outstanding
 CONSISTENCY_MAX = 128  # two paths of a tree with 2^63 leaves
 ROOT_BYTES = 32
 NO_TPM = "none"
@@ -78,6 +79,17 @@ class EpochDesk:
         self._number = number
         self._accepted = accepted
         self.seen = seen
+        self._heads: dict[bytes, Checkpoint | None] = {}
+
+    def challenged(self, nonce: bytes) -> int:
+        """The size vouched for when ``nonce`` is given out: the evidence for it has to extend that.
+
+        Evidence takes a while, and checkpoints go on meanwhile: they extend it as well.
+        """
+        while len(self._heads) >= CHALLENGES_MAX:
+            del self._heads[next(iter(self._heads))]
+        self._heads[nonce] = self.seen
+        return 0 if self.seen is None else self.seen.size
 
     def open(
         self, connection: Connection, message: Message, plant_outputs: tuple[int, ...] | None
@@ -144,7 +156,8 @@ class EpochDesk:
         root = head.get("root") if isinstance(head, dict) else None
         if not isinstance(size, int) or isinstance(size, bool) or not isinstance(root, bytes) or size < 0:
             raise self._rejected("ledger-head", 20, evidence, nonce, "no tree head", "size and root of the ledger")
-        old, old_root = (0, EMPTY_ROOT) if self.seen is None else (self.seen.size, self.seen.root)
+        seen = self._heads.pop(nonce, self.seen)
+        old, old_root = (0, EMPTY_ROOT) if seen is None else (seen.size, seen.root)
         if size < old:
             raise self._rejected("ledger-cut", 20, evidence, nonce, f"{size} records", f"at least {old}")
         try:

@@ -12,20 +12,20 @@ from types import FrameType
 from typing import Any
 
 from attest.command import CycleRefused as CycleRefusedRecord
-from attest.command import LedgerClosed, Mode, SessionKey, line, sign_record
+from attest.command import LedgerClosed, SessionKey, line, sign_record
 from attest.ledger import LedgerError, RecordKind, kind_of
 from attest.ledger.writer import IssuedCheckpoint, LedgerWriter
 from attest.proof import Curve, Groth16Prover, key_hash
 from attest.proof.commitment import statement_commitment
-from fieldbus.net import NetError, ReceivedFrame, UdpReceiver
+from fieldbus.net import FrameReceiver, NetError, ReceivedFrame
 from sitsedge.config import load_deployment
-from sitsedge.config.deployment import UadpSource
 from sitsedge.gate.link import GateLink, LinkError, Message
 from sitsedge.loop.budget import Budget, CycleRefused
 from sitsedge.loop.checks import InputCheck, OutputCheck, SignalSpec
 from sitsedge.loop.deferred import DeferredLane
 from sitsedge.loop.epoch import AttestationSetup, EpochKeeper, OpenedEpoch
-from sitsedge.loop.ingest import Ingest
+from sitsedge.loop.gateview import GateView
+from sitsedge.loop.ingest import Ingest, open_receiver, watch_of
 from sitsedge.loop.pipeline import Commit, EpochContext, Pipeline
 from sitsedge.loop.returns import ProofReturns
 from sitsedge.loop.tally import Sent, Tally
@@ -39,7 +39,7 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 IDLE_MS = 100
 SNAPSHOT_NS = 500 * NS_PER_MS
-QUALITY_NS = 1000 * NS_PER_MS
+QUALITY_NS = 200 * NS_PER_MS
 WARM_UP_RUNS = 20
 EPOCH_LOST = frozenset({"epoch-unknown", "epoch-expired", "signature"})
 
@@ -67,7 +67,8 @@ class Loop:
             checkpoint_ms=self.deployment.ledger.checkpoint_ms,
             on_checkpoint=self._checkpoints.append,
         )
-        self._receiver = self._open_receiver()
+        self._receiver: FrameReceiver = open_receiver(self.deployment)
+        self._watch = watch_of(self.deployment, self.state.run)
         self._pipeline = self._make_pipeline()
         self._proofs = self._make_returns()
         self._link: GateLink | None = None
@@ -76,21 +77,11 @@ class Loop:
         self._epochs: EpochKeeper | None = None
         self._renewal_asked = False
         self._renew_ns = 0
-        self._mode = Mode.OFF
-        self._mode_change = 0
+        self._gate = GateView()
         self._sequence = 0
         self._stopping = False
         self._ending = False  # a stop has begun: no commands any more, only proofs on their way
         self._last_values: dict[str, float] = {}
-
-    def _open_receiver(self) -> UdpReceiver:
-        source = self.deployment.source
-        if isinstance(source, UadpSource):
-            multicast = int(source.address.split(".")[0]) in range(224, 240)
-            if multicast:
-                return UdpReceiver("0.0.0.0", source.port, group=source.address, interface=source.interface)  # noqa: S104
-            return UdpReceiver(source.address, source.port)
-        return UdpReceiver("127.0.0.1", source.bridge_port, sources=["127.0.0.1"])
 
     def _make_pipeline(self) -> Pipeline:
         config, deployment = self._bundle.config, self.deployment
@@ -105,7 +96,7 @@ class Loop:
         sandbox = Sandbox.of(self._bundle, limits=limits, engine=deployment.engine, cache_dir=cache)
         self._kernel = sandbox.variant
         pipeline = Pipeline(
-            ingest=Ingest(deployment),
+            ingest=Ingest(deployment, self._watch),
             inputs=InputCheck([_spec(signal) for signal in config.inputs]),
             sandbox=sandbox,
             prover=prover,
@@ -186,6 +177,7 @@ class Loop:
                 told, snapshot_due = True, 0  # who stops this waits for it
             if now >= quality_due:
                 self._pipeline.ingest.refresh_quality()
+                self._receiver.tai_offset_s = self._pipeline.ingest.clock.tai_offset_s
                 quality_due = now + QUALITY_NS
             if now >= snapshot_due:
                 self._snapshot("running" if self._epoch is not None else "ready")
@@ -216,7 +208,7 @@ class Loop:
                 self._proofs.check()
             self._sequence += 1
             decision = self._pipeline.run(
-                frame, epoch=self._epoch, mode=self._mode, sequence=self._sequence, budget=budget
+                frame, epoch=self._epoch, mode=self._gate.mode, sequence=self._sequence, budget=budget
             )
             self._ledger.submit(RecordKind.COMMAND, decision.data)
             sent = time.monotonic_ns()
@@ -280,12 +272,13 @@ class Loop:
             if code in EPOCH_LOST and self._epoch is not None:
                 self._lose_epoch(code)
         elif kind == "mode":
-            self._take_mode(message["mode"], message["change"])
+            self._gate.told(message["mode"], message["change"])
             if self._proofs is not None:
                 self._proofs.told(message)
         elif kind == "witness":
             self._ledger.submit(RecordKind.WITNESS, message["record"])
             self._ledger.witnessed(message["size"])
+            self._gate.witnessed()
         elif self._proofs is not None:
             self._proof_answer(self._proofs, message)
 
@@ -320,12 +313,17 @@ class Loop:
             self._submit(RecordKind.CYCLE_REFUSED, sign_record(record, key))
         while self._checkpoints and self._link is not None and self._epoch is not None:
             issued = self._checkpoints.popleft()
-            try:
-                self._link.send({"t": "checkpoint", "note": issued.note, "consistency": list(issued.consistency)})
-            except LinkError as error:
-                self._drop_link(error)
+            if not self._gate.checkpoint_open:  # else the next one covers what this one does
+                self._offer(self._link, issued)
         if self._proofs is not None and self._epoch is not None and self._link is not None:
             self._return_proofs(self._proofs, self._epoch)
+
+    def _offer(self, link: GateLink, issued: IssuedCheckpoint) -> None:
+        try:
+            link.send({"t": "checkpoint", "note": issued.note, "consistency": list(issued.consistency)})
+            self._gate.checkpoint_sent()
+        except LinkError as error:
+            self._drop_link(error)
 
     def _return_proofs(self, proofs: ProofReturns, epoch: EpochContext) -> None:
         try:
@@ -344,22 +342,18 @@ class Loop:
         left_s = rules.epoch_s_max - rules.renewal_s
         self._renew_ns = opened.context.expires_ns - round(left_s * NS_PER_S)
         self._sequence = 0
-        self._take_mode(opened.mode, opened.change)
+        self._gate.told(opened.mode, opened.change)
         self._submit(RecordKind.EVIDENCE, opened.evidence)
         self._submit(RecordKind.EPOCH_OPENED, opened.record)
-        self._ledger.witnessed(opened.witnessed)  # later checkpoints prove that they extend this
+        if before is None:  # else the gate has vouched for more since, and said so
+            self._ledger.witnessed(opened.witnessed)  # later checkpoints prove that they extend this
         self._ledger.set_signer(opened.context.key)
         if before is not None:
             before.key.erase()
         self._checkpoints.clear()  # signed by the key before
         if self._proofs is not None:
             self._ask_what_is_owed(self._proofs)
-        log.info("epoch %d, mode %s", opened.context.number, self._mode.name)
-
-    def _take_mode(self, mode: int, change: int) -> None:
-        """The gate's mode, unless a newer one overtook it: it may come with an epoch, on another connection."""
-        if change >= self._mode_change:
-            self._mode, self._mode_change = Mode(mode), change
+        log.info("epoch %d, mode %s", opened.context.number, self._gate.mode.name)
 
     def _ask_what_is_owed(self, proofs: ProofReturns) -> None:
         try:
@@ -377,7 +371,7 @@ class Loop:
     def _open_link(self, now: int) -> None:
         try:
             self._link = GateLink(self._setup.gate_socket, connect_timeout_s=0.5)
-            self._mode_change = 0  # perhaps another gate process, which counts anew
+            self._gate.connected()
         except LinkError as error:
             log.warning("%s", error)
             self._link_retry_mono_ns = now + 500 * NS_PER_MS
@@ -400,13 +394,14 @@ class Loop:
     def _snapshot(self, state: str, *, newest: int | None = 1000) -> None:
         data: dict[str, Any] = {
             **self._tally.summary(newest=newest),
-            "mode": self._mode.name,
+            "mode": self._gate.mode.name,
             "epoch": None if self._epoch is None else self._epoch.number,
             "module_digest": self._bundle.digest.hex(),
             "deployment": self.deployment.name,
             "ledger_size": self._ledger.size,
             "ledger_queued": self._ledger.queued,
             "time_quality": self._pipeline.ingest.quality.label,
+            **self._pipeline.ingest.measures(),
             "proof": self.deployment.cycle.proof,
             "realtime": self._realtime,
             "kernel": self._kernel,
@@ -427,7 +422,11 @@ class Loop:
     def _close(self) -> None:
         """Answers still on their way, last records, ledger, key; the gate stops after this process."""
         deadline = time.monotonic() + 1.0
-        while self._link is not None and self._tally.pending and time.monotonic() < deadline:
+        while (
+            self._link is not None
+            and (self._tally.pending or self._gate.checkpoint_open)
+            and time.monotonic() < deadline
+        ):
             select.select([self._link.fileno()], [], [], 0.05)
             self._answers()
         key = self._first_key if self._epoch is None else self._epoch.key
@@ -463,12 +462,8 @@ class Loop:
             log.error("the ledger did not close in order: %s", error)
         if self._link is None or self._epoch is None:
             return
-        try:
-            while self._checkpoints:
-                issued = self._checkpoints.popleft()
-                self._link.send({"t": "checkpoint", "note": issued.note, "consistency": list(issued.consistency)})
-        except LinkError as error:
-            log.warning("the last checkpoint did not reach the gate: %s", error)
+        if self._checkpoints:
+            self._offer(self._link, self._checkpoints.pop())  # the newest covers the others
 
 
 def _spec(signal_config: Signal) -> SignalSpec:

@@ -20,7 +20,7 @@ from attest.evidence.builder import ima_list
 from attest.evidence.claims import CommandKey
 from attest.evidence.none import build_none
 from attest.ledger import Ledger
-from attest.tpm import Sealing, TpmDevice
+from attest.tpm import Sealing, TpmBusy, TpmDevice
 from sitsedge.errors import SitsError
 from sitsedge.gate.link import GateLink, LinkError, Message
 from sitsedge.loop.pipeline import EpochContext
@@ -56,6 +56,7 @@ class AttestationSetup:
     ima: bool = False
     application_pcr: int | None = None
     tpm_deadline_s: float = TPM_DEADLINE_S
+    restarting: Path | None = None  # a mark: the TPM is being restarted and holds nobody's measurements
     seal_authority: bytes | None = None  # x ‖ y; where a key of the TPM signs the commands
     signer: ResidentSigner | None = None  # that key, where this process signs with it; evidence uses its connection
 
@@ -88,8 +89,9 @@ def make_evidence(setup: AttestationSetup, *, key: SessionKey, nonce: bytes) -> 
             module_digest=setup.module_digest,
             deployment_digest=setup.deployment_digest,
         )
+    _refuse_unmeasured(setup)
     with _opened(setup) as tpm:
-        return build(
+        evidence = build(
             tpm,
             signer=key,
             nonce=nonce,
@@ -101,6 +103,14 @@ def make_evidence(setup: AttestationSetup, *, key: SessionKey, nonce: bytes) -> 
             read_ima=ima_list if setup.ima else None,
             certify=_certifier(setup, tpm),
         )
+    _refuse_unmeasured(setup)
+    return evidence
+
+
+def _refuse_unmeasured(setup: AttestationSetup) -> None:
+    if setup.restarting is not None and setup.restarting.exists():
+        hint = "the supervisor measures it first"
+        raise TpmBusy("tpm-restarting", found="a TPM just started", expected="a measured one", hint=hint)
 
 
 @contextlib.contextmanager

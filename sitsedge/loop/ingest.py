@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
-from fieldbus.clock import FreshnessCheck, FreshnessPolicy, TimeQualityKind, time_quality
-from fieldbus.net import ReceivedFrame
+from fieldbus.clock import (
+    ClockQuality,
+    DeltaE,
+    FreshnessCheck,
+    FreshnessPolicy,
+    Hold,
+    PtpPolicy,
+    PtpWatch,
+    TimeQualityKind,
+    time_quality,
+)
+from fieldbus.net import EthernetReceiver, FrameReceiver, ReceivedFrame, UdpReceiver
 from fieldbus.uadp import (
     BuiltinType,
     DataSetLayout,
@@ -17,7 +28,7 @@ from fieldbus.uadp import (
     UadpError,
 )
 from sitsedge.config import Deployment
-from sitsedge.config.deployment import UadpSource
+from sitsedge.config.deployment import UadpEthernetSource, UadpPublisher, UadpSource
 from sitsedge.loop.budget import CycleRefused
 
 #: What ``sits-bridge`` sends on loopback; nothing but the bridge and this loop reads it.
@@ -29,7 +40,7 @@ BRIDGE_DATA_SET_WRITER_ID = 1
 def layout_of(deployment: Deployment) -> DataSetLayout:
     """The one DataSet this deployment accepts: every field a Double in the declared order."""
     source = deployment.source
-    if isinstance(source, UadpSource):
+    if isinstance(source, UadpPublisher):
         identity = (source.publisher_id, source.writer_group_id, source.data_set_writer_id)
     else:
         identity = (BRIDGE_PUBLISHER_ID, BRIDGE_WRITER_GROUP_ID, BRIDGE_DATA_SET_WRITER_ID)
@@ -38,14 +49,55 @@ def layout_of(deployment: Deployment) -> DataSetLayout:
     return DataSetLayout(PublisherId(PublisherIdType.UINT16, publisher), group, writer, fields)
 
 
+def open_receiver(deployment: Deployment) -> FrameReceiver:
+    """The socket that the deployment's frames come in at. Raises NetError."""
+    source = deployment.source
+    if isinstance(source, UadpEthernetSource):
+        senders = None if source.sources is None else frozenset(source.sources)
+        return EthernetReceiver(source.interface, group=source.group, vlan_id=source.vlan_id, sources=senders)
+    if isinstance(source, UadpSource):
+        multicast = int(source.address.split(".")[0]) in range(224, 240)
+        if multicast:
+            return UdpReceiver(
+                "0.0.0.0",  # noqa: S104 - the group decides
+                source.port,
+                group=source.address,
+                interface=source.interface,
+                sources=source.sources,
+            )
+        return UdpReceiver(source.address, source.port, sources=source.sources)
+    return UdpReceiver("127.0.0.1", source.bridge_port, sources=["127.0.0.1"])
+
+
+def watch_of(deployment: Deployment, folder: Path | None = None) -> PtpWatch | None:
+    """The watch over PTP that the deployment asks for, started; None where it asks for none. ``folder`` for its socket,
+    which ptp4l must see."""
+    ptp = deployment.timing.ptp
+    if ptp is None:
+        return None
+    policy = PtpPolicy(
+        error_us_max=ptp.error_us_max,
+        holdover_s_max=ptp.holdover_s_max,
+        drift_ppm_max=ptp.drift_ppm_max,
+        sync_silence_s_max=ptp.sync_silence_s_max,
+        free_running=ptp.free_running,
+        grandmasters=None if ptp.grandmasters is None else frozenset(map(bytes.fromhex, ptp.grandmasters)),
+    )
+    return PtpWatch(ptp.socket, policy, domain=ptp.domain, folder=folder)
+
+
 class Ingest:
     """Decoding and the clock check, with the state each needs between two frames."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, watch: PtpWatch | None = None) -> None:
+        """``watch`` stays the caller's to close; without it the kernel's own account of the clock counts."""
         timing = deployment.timing
+        self._watch = watch
+        self._w_sync_ms_max = None if timing.ptp is None else timing.ptp.w_sync_ms_max
+        self.delta_e = DeltaE()
         self._reader = LayoutReader(layout_of(deployment))
         self._tracker = SequenceTracker()
-        self.quality: TimeQualityKind = time_quality().kind
+        self.clock = self._ask()
         self._freshness = FreshnessCheck(
             FreshnessPolicy(
                 age_ms_max=timing.source_age_ms_max,
@@ -55,20 +107,49 @@ class Ingest:
             time_quality=self.quality,
         )
 
+    @property
+    def quality(self) -> TimeQualityKind:
+        """What the clock was last found to be."""
+        return self.clock.kind
+
     def refresh_quality(self) -> None:
-        """Ask the kernel again how well the clock is disciplined; a few microseconds."""
-        self.quality = time_quality().kind
+        """Take over what the watch last found, or ask the kernel again; a few microseconds."""
+        self.clock = self._ask()
         self._freshness.update_time_quality(self.quality)
+
+    def _ask(self) -> ClockQuality:
+        if self._watch is not None:
+            return self._watch.quality()
+        kernel = time_quality()
+        return ClockQuality(kernel.kind, Hold.NONE, kernel.max_error_ns, kernel.tai_offset_s)
+
+    def measures(self) -> dict[str, object]:
+        """Plain data for the snapshot: the clock's state, Δe and, with a watch, W_sync (ns; None: not measured)."""
+        figures = self.delta_e.figures()
+        data: dict[str, object] = {
+            "clock": {
+                "kind": self.clock.kind.label,
+                "hold": self.clock.hold.value,
+                "error_ns_max": self.clock.error_ns_max,
+                "tai_offset_s": self.clock.tai_offset_s,
+                "reason": self.clock.reason,
+            },
+            "delta_e": {name: getattr(figures, name) for name in figures.__slots__},
+        }
+        if self._watch is not None:
+            data["w_sync_ns"] = self._watch.path_rtt.w_sync_ns(time.monotonic_ns())
+        return data
 
     def decode(self, frame: ReceivedFrame) -> DataSetSample:
         """Raises :class:`CycleRefused` ``frame`` naming the codec's own code."""
         try:
             return self._reader.read(frame.data)
         except UadpError as error:
+            self.delta_e.add(frame.t_rx_ns, time.time_ns())
             raise CycleRefused("frame", found=f"{error.code}: {error.found}", expected=error.expected) from error
 
     def check_clock(self, sample: DataSetSample, frame: ReceivedFrame) -> None:
-        """Raises :class:`CycleRefused` with the clock check's code, or ``bad-quality``."""
+        """Raises :class:`CycleRefused` with the clock check's code, ``w-sync``, ``w-sync-empty`` or ``bad-quality``."""
         verdict = self._tracker.update(sample.sequence)
         fault = self._freshness.check(
             verdict.extended,
@@ -77,7 +158,12 @@ class Ingest:
             time.time_ns(),
             now_mono_ns=time.monotonic_ns(),
         )
+        self.delta_e.add(frame.t_rx_ns, time.time_ns(), stepped=fault is not None and fault.code == "clock-step")
         if fault is not None:
             raise CycleRefused(fault.code, found=fault.found, expected=fault.expected)
+        if self._watch is not None and self._w_sync_ms_max is not None:
+            apart = self._watch.path_rtt.check(time.monotonic_ns(), ms_max=self._w_sync_ms_max)
+            if apart is not None:
+                raise CycleRefused(apart.code, found=apart.found, expected=apart.expected)
         if not sample.good:
             raise CycleRefused("bad-quality", found=f"status 0x{sample.status:08x}", expected="good quality")

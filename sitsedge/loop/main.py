@@ -43,6 +43,7 @@ def _attestation(arguments: argparse.Namespace, config: Path, state: StateDir, b
         event_log=state.event_log,
         ima=tpm and deployment.attestation.ima,
         application_pcr=deployment.attestation.application_pcr if tpm else None,
+        restarting=state.tpm_restarting,
         seal_authority=authority,
         signer=None if authority is None else _signer(arguments.tcti, authority, deployment, state),
     )

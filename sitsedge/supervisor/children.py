@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,6 +47,17 @@ class Children:
         self._run_dir = run_dir
         self._log_dir = log_dir
         self._children: list[Child] = []
+        self._environment = {"SITS_SUPERVISED": "1"}
+
+    def without_old_bytecode(self) -> None:
+        """Children compile what they run into a fresh folder of this deployment.
+
+        What is measured is source text; Python would run a compiled file beside it without reading the source.
+        """
+        folder = self._run_dir / "bytecode"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        self._environment["PYTHONPYCACHEPREFIX"] = str(folder)
 
     def spawn(self, name: str, module: str, arguments: list[str], *, restartable: bool = False) -> Child:
         """Start ``python -m module`` and do not wait for it; the end of a ``restartable`` one is for ``reap``."""
@@ -57,7 +69,7 @@ class Children:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
-                env={**os.environ, "SITS_SUPERVISED": "1"},
+                env={**os.environ, **self._environment},
                 start_new_session=True,
             )
         child = Child(name, process, log, restartable)

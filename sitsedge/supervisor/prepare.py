@@ -27,7 +27,7 @@ from attest.tpm import Swtpm, TpmChoice, TpmDevice, find_tcti
 from fieldbus.opcua import Identity, TrustList, create_identity, load_identity
 from sitsedge.config import Deployment, GateFile, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
-from sitsedge.config.deployment import UadpSource, deployment_digest
+from sitsedge.config.deployment import OpcUaSource, UadpSource, deployment_digest
 from sitsedge.errors import SitsError
 from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
@@ -88,7 +88,7 @@ def check_ports(deployment: Deployment, gate: GateFile) -> None:
     if isinstance(deployment.source, UadpSource):
         if int(deployment.source.address.split(".")[0]) < 224:
             wanted.append((socket.SOCK_DGRAM, deployment.source.address, deployment.source.port))
-    else:
+    elif isinstance(deployment.source, OpcUaSource):
         wanted.append((socket.SOCK_DGRAM, "127.0.0.1", deployment.source.bridge_port))
     if deployment.simulation is not None:
         endpoint = gate.plc.endpoint if gate.plc is not None else getattr(deployment.source, "endpoint", "")
@@ -250,6 +250,7 @@ def _trusted_boot(prepared: Prepared, policy_key: GateKey | None, *, say: Say) -
         prepared.swtpm = Swtpm(state.tpm)
         prepared.swtpm.start()
         prepared.swtpm.export_ca(state.trust / "tpm-ca")
+    state.tpm_restarting.unlink(missing_ok=True)  # of a supervisor that was killed meanwhile
     with TpmDevice(prepared.tpm.tcti) as tpm:
         check_revision(tpm, deployment)
         firmware = measure.read_firmware_log() if prepared.tpm.kind == "hardware" else None

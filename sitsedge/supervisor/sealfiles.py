@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from attest.evidence.record import parse_record
-from attest.tpm.approval import MAX_FILE_BYTES, Approval, parse_approvals, sealing_policy
+from attest.policies import sealing_policy
+from attest.tpm.approval import MAX_FILE_BYTES, Approval, parse_approvals
 from attest.tpm.authority import load_authority_point
 from attest.tpm.errors import SealError
 from sitsedge.supervisor.state import StateDir

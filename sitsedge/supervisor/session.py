@@ -168,6 +168,7 @@ class Session:
             event_log=self.state.event_log,
             ima=tpm is not None and prepared.deployment.attestation.ima,
             application_pcr=None if tpm is None else prepared.deployment.attestation.application_pcr,
+            restarting=self.state.tpm_restarting,
             seal_authority=seal_authority(self.state) if prepared.attestation_mode == RESIDENT else None,
         )
 
@@ -180,6 +181,8 @@ class Session:
         self._commit_revision(prepared)
         arguments = ["--config", str(prepared.path), "--state-dir", str(self.state.root)]
         arguments += ["--attestation-mode", prepared.attestation_mode]
+        if prepared.deployment.profile == "production":
+            self._children.without_old_bytecode()
         if isinstance(prepared.deployment.simulation, RollingMillPlant):
             self._say("starting the simulated mill and its PLC")
             config = self._write_plant_config(prepared, prepared.deployment.simulation)
@@ -400,11 +403,13 @@ class Session:
         from attest.tpm import TpmDevice
 
         self._tpm_unmeasured = True
+        self.state.tpm_restarting.touch()
         prepared.swtpm.stop()
         prepared.swtpm.start()
         with TpmDevice(prepared.tpm.tcti) as tpm:
             measure.measure_software(tpm, log_path=self.state.event_log)
             measure_application(tpm, prepared)
+        self.state.tpm_restarting.unlink(missing_ok=True)
         self._tpm_unmeasured = False
 
     def _ready(self) -> Prepared:

@@ -94,6 +94,11 @@ class StateDir:
         return self.run / "attestation-failed"
 
     @property
+    def tpm_restarting(self) -> Path:
+        """Exists while a simulated TPM is restarted and not yet measured: what it would quote is nobody's boot."""
+        return self.run / "tpm-restarting"
+
+    @property
     def event_log(self) -> Path:
         return self.tpm / "event-log.bin"
 

@@ -49,6 +49,9 @@ def test_the_program_and_its_options_exist(path: Path) -> None:
 def test_units_are_hardened_and_unprivileged(path: Path) -> None:
     section = service(path)
     assert section["User"] == "sits"
+    # what is measured is source: bytecode from elsewhere must not be what runs
+    assert section["Environment"] == f"PYTHONPYCACHEPREFIX=/run/{path.stem}/bytecode"
+    assert (section["RuntimeDirectory"], section["RuntimeDirectoryMode"]) == (path.stem, "0700")
     assert all(key in section for key in HARDENING)
     if path.stem == "sitsd":
         assert section["DeviceAllow"] == "/dev/tpmrm0 rw"

@@ -59,6 +59,7 @@ from fieldbus.uadp import (
 )
 from fieldbus.uadp import configuration as conf
 from fieldbus.uadp import metadata as meta
+from fieldbus.uadp.configfile import read_configuration, write_configuration
 from fieldbus.uadp.limits import ASSEMBLIES_MAX, ASSEMBLY_BYTES_MAX
 
 EXTREMES = (
@@ -102,6 +103,12 @@ METADATA = meta.DataSetMetaData(
 RAW_LAYOUT = RawLayout(METADATA)
 RAW = bytes.fromhex("02000000616200000000 0100000007 02000000010002000000 020000000100000002000000 0102 01000000")
 RAW += bytes.fromhex("01000000 0100 0200")
+READER = conf.DataSetReader("r", metadata=METADATA, message_settings=conf.UadpDataSetReaderMessage())
+ITEMS = conf.PublishedDataItems((conf.PublishedVariable(),))
+CONNECTION = conf.PubSubConnection("c", reader_groups=(conf.ReaderGroup(readers=(READER,)),))
+FILE = write_configuration(
+    conf.PubSubConfiguration((conf.PublishedDataSet("d", metadata=METADATA, source=ITEMS),), (CONNECTION,))
+)
 KEY_DATA = bytes(range(68))
 
 
@@ -139,6 +146,12 @@ def discovery_seeds() -> list[bytes]:
     return [encode(message) for message in (*found, *chunks)]
 
 
+def sealed_seeds() -> list[bytes]:
+    """A message in each security mode; no randomness, so that a run can be repeated."""
+    sample = LayoutWriter(LAYOUT).write(t_source_ns=10**18, values=(1.0, 2, True))
+    return [SecureWriter(keys(), mode, 1, random=bytes).seal(sample) for mode in SecurityMode]
+
+
 def seeds() -> list[bytes]:
     """One message for every larger branch of the decoder."""
     variants = (
@@ -170,8 +183,7 @@ def seeds() -> list[bytes]:
     joint = encode(NetworkMessage(text, None, group, (1, 2, 3, 4, 5), messages=messages))
     chunks = [encode(chunk) for chunk in split(decode(singles[0]), 220)]
     sample = LayoutWriter(LAYOUT).write(t_source_ns=10**18, values=(1.0, 2, True))
-    sealed = [SecureWriter(keys(), mode, 1).seal(sample) for mode in SecurityMode]
-    return [*singles, joint, *[sample] * 8, *chunks, *sealed, *discovery_seeds()]
+    return [*singles, joint, *[sample] * 8, *chunks, *sealed_seeds(), *discovery_seeds()]
 
 
 def mutate(data: bytes, pool: list[bytes], rng: random.Random) -> bytes:
@@ -223,6 +235,16 @@ def forge(receiver: SecureReader, data: bytes, genuine: set[bytes]) -> str:
     return "security opened"
 
 
+def config(data: bytes) -> str:
+    try:
+        found = read_configuration(data)
+    except UadpError as error:
+        return f"file {error.code}"
+    again = write_configuration(found)
+    assert write_configuration(read_configuration(again)) == again, data.hex()
+    return "file decoded"
+
+
 def raw(data: bytes) -> str:
     try:
         values = RAW_LAYOUT.decode(data)
@@ -253,6 +275,10 @@ def fuzz(count: int, seed: int) -> Counter[str]:
     warm.read(LayoutWriter(LAYOUT).write(t_source_ns=10**18, values=(1.0, 2, True)))
     receiver = SecureReader(keys(), SecurityMode.SIGN_AND_ENCRYPT, counted_nonces=False)
     genuine, together = set(pool), Reassembler()
+    sealed = sealed_seeds()
+    genuine.update(sealed)
+    knowing = SecureReader(keys(), SecurityMode.SIGN_AND_ENCRYPT, counted_nonces=False)
+    knowing.open(sealed[-1])
     pieces = [data for data in pool if isinstance(attempt(data), NetworkMessage) and decode(data).chunk is not None]
     for step in range(count):
         data = mutate(rng.choice(pool), pool, rng) if step % 50 else rng.choice(pool)
@@ -277,6 +303,14 @@ def fuzz(count: int, seed: int) -> Counter[str]:
         if step % 4 == 0:
             reached[forge(receiver, data, genuine)] += 1
             reached[raw(mutate(RAW, [RAW], rng))] += 1
+            reached[config(mutate(FILE, [FILE], rng))] += 1
+        if step % 4 == 1:
+            other = mutate(sealed[-1], sealed, rng)
+            fresh = SecureReader(keys(), SecurityMode.SIGN_AND_ENCRYPT, counted_nonces=False)
+            said = forge(knowing, other, genuine)
+            if said not in ("security opened", "security nonce-replayed"):
+                assert said == forge(fresh, other, genuine), other.hex()
+            reached[said] += 1
     return reached
 
 

@@ -24,7 +24,7 @@ from attest.evidence.ek import EK_POLICY_B_SHA384, EkKind, parse_ek
 from attest.evidence.errors import EnrolError
 from attest.evidence.record import parse_record
 from attest.structures import Ak, Ek, StructureError, tpm2b, u16
-from attest.tpm import Swtpm, TpmDevice
+from attest.tpm import Swtpm, TpmDevice, TpmError
 from attest.tpm.templates import EK
 from tests.attest.evidence.forge import POLICY_SIGNER
 
@@ -142,6 +142,24 @@ def test_a_device_is_enrolled_by_whichever_key_has_a_certificate(device: TpmDevi
     record, message = parse_record(signed)
     cose.verify(message, public=POLICY_SIGNER.public)
     assert record.ek_name == parse_ek(device.ek(kind).public).name
+
+
+@dataclass
+class WithoutCurves(WithCertificate):
+    """A TPM that knows neither curve, or is gone when it is asked for one."""
+
+    code: str = "tpm-refused"
+
+    def ek(self, kind: EkKind = "rsa2048", /) -> Ek:
+        if kind != "rsa2048":
+            raise TpmError(self.code, found="TPM_RC_CURVE", expected="success")
+        return Ek(self.device.ek().public, ())
+
+
+def test_a_curve_the_tpm_does_not_know_is_passed_over(device: TpmDevice) -> None:
+    assert enrol.request(WithoutCurves(device, "rsa2048")).ek_certificates == ()
+    with pytest.raises(TpmError, match="tpm-lost"):
+        enrol.request(WithoutCurves(device, "rsa2048", code="tpm-lost"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

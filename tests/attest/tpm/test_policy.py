@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from tpm2_pytss.constants import ESYS_TR, TPM2_ALG, TPM2_CC, TPM2_SE
 from tpm2_pytss.types import TPM2B_OPERAND
 
+from attest import policies as policy
+from attest.policies import authority_name, policy_reference, sealing_policy
 from attest.structures import EK_POLICY, RH_ENDORSEMENT, composite_digest, u32
-from attest.tpm import TpmDevice, authorization, counters, policy
-from attest.tpm.approval import approve, authority_name, authority_point, policy_reference, sealing_policy
+from attest.tpm import TpmDevice, authorization, counters
+from attest.tpm.approval import approve, authority_point
 from attest.tpm.counters import Counter
 from attest.tpm.device import selection
 from attest.tpm.sealing import Sealing

@@ -10,21 +10,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fieldbus.uadp import (
+    Announcement,
     BuiltinType,
+    Chunk,
     DataSetMessage,
     DataValue,
     FieldEncoding,
     GroupHeader,
     MessageKind,
     NetworkMessage,
+    NodeId,
+    Probe,
     PublisherId,
     PublisherIdType,
+    SecurityHeader,
+    StatusAnnouncement,
     UadpError,
     Variant,
+    WriterConfiguration,
     decode,
     encode,
 )
-from fieldbus.uadp.limits import FIELDS_MAX, MESSAGE_BYTES_MAX
+from fieldbus.uadp.configuration import WriterGroup
+from fieldbus.uadp.limits import FIELDS_MAX, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX
 from tests.fieldbus.fuzz_uadp import attempt
 from tests.fieldbus.uadp.strategies import network_messages
 
@@ -136,6 +144,7 @@ def dsm(**changes: Any) -> NetworkMessage:
     return NetworkMessage(messages=(DataSetMessage(**changes),))
 
 
+PUBLISHER = PublisherId(PublisherIdType.BYTE, 7)
 UNENCODABLE = {
     "double-for-int": ("value-type", dsm(fields=(Variant(BuiltinType.INT32, 1.0),))),
     "bool-for-int": ("value-type", dsm(fields=(Variant(BuiltinType.INT32, True),))),
@@ -179,6 +188,49 @@ UNENCODABLE = {
     "fields-over-limit": ("message-shape", dsm(fields=(Variant(BuiltinType.NULL, None),) * (FIELDS_MAX + 1))),
     "invalid-without-bytes": ("message-shape", dsm(valid=False)),
     "invalid-with-valid-bit": ("message-shape", dsm(valid=False, raw=b"\x01")),
+    "protected": ("secured", NetworkMessage(security=SecurityHeader(signed=True), messages=dsm().messages)),
+    "nonce-too-long": (
+        "nonce-length",
+        NetworkMessage(security=SecurityHeader(nonce=bytes(33)), messages=dsm().messages),
+    ),
+    "chunk-empty": ("chunk-range", NetworkMessage(chunk=Chunk(None, 0, 0, 1, b""))),
+    "chunk-beyond-total": ("chunk-range", NetworkMessage(chunk=Chunk(None, 0, 1, 1, b"x"))),
+    "chunk-total": ("chunk-total", NetworkMessage(chunk=Chunk(None, 0, 0, PAYLOAD_BYTES_MAX + 1, b"x"))),
+    "chunk-and-message": ("message-shape", NetworkMessage(chunk=Chunk(None, 0, 0, 1, b"x"), messages=dsm().messages)),
+    "announcement-chunk-with-writer": (
+        "message-shape",
+        NetworkMessage(PUBLISHER, chunk=Chunk(1, 0, 0, 1, b"x", announcement=True)),
+    ),
+    "discovery-without-publisher": ("message-shape", NetworkMessage(discovery=Probe(1))),
+    "discovery-with-group": ("message-shape", NetworkMessage(PUBLISHER, group=GroupHeader(), discovery=Probe(1))),
+    "probe-4": ("unsupported-probe", NetworkMessage(PUBLISHER, discovery=Probe(4))),
+    "probe-with-writers": ("unsupported-probe", NetworkMessage(PUBLISHER, discovery=Probe(1, (1,)))),
+    "status-with-one-time": (
+        "message-shape",
+        NetworkMessage(PUBLISHER, discovery=Announcement(0, StatusAnnouncement(1, ticks=1))),
+    ),
+    "statuses-missing": (
+        "announcement-statuses",
+        NetworkMessage(PUBLISHER, discovery=Announcement(0, WriterConfiguration((1,), WriterGroup(), ()))),
+    ),
+    "variant-in-variant": ("value-type", dsm(fields=(Variant(BuiltinType.VARIANT, Variant(BuiltinType.BYTE, 1)),))),
+    "matrix-product": (
+        "array-dimensions",
+        dsm(fields=(Variant(BuiltinType.BYTE, (1,), array=True, dimensions=(1, 2)),)),
+    ),
+    "array-too-long": ("array-too-long", dsm(fields=(Variant(BuiltinType.BYTE, (1,) * 8_193, array=True),))),
+    "node-id-of-bool": ("value-type", dsm(fields=(Variant(BuiltinType.NODEID, NodeId(0, True)),))),
+    **{
+        f"text-for-{kind.name.lower()}": ("value-type", dsm(fields=(Variant(kind, "x"),)))
+        for kind in (
+            BuiltinType.NODEID,
+            BuiltinType.EXPANDEDNODEID,
+            BuiltinType.QUALIFIEDNAME,
+            BuiltinType.LOCALIZEDTEXT,
+            BuiltinType.EXTENSIONOBJECT,
+            BuiltinType.DATAVALUE,
+        )
+    },
     "no-message": ("message-shape", NetworkMessage()),
     "writers-and-messages-differ": ("message-shape", NetworkMessage(writer_ids=(1, 2), messages=dsm().messages)),
     "no-writers": ("message-shape", NetworkMessage(writer_ids=())),

@@ -22,6 +22,7 @@ from fieldbus.uadp import (
     LayoutWriter,
     MessageKind,
     NetworkMessage,
+    Probe,
     PublisherId,
     PublisherIdType,
     UadpError,
@@ -29,6 +30,7 @@ from fieldbus.uadp import (
     decode,
     encode,
     ns_to_ticks,
+    split,
     ticks_to_ns,
 )
 from fieldbus.uadp.times import UNIX_EPOCH_TICKS
@@ -206,6 +208,40 @@ def test_deltas_are_laid_onto_the_last_values_in_unbroken_order_only() -> None:
     assert reader.read(delta(5, count=9)).values == (1.5, 9, True)
 
 
+def test_a_delta_behind_a_keep_alive_that_hides_a_loss_is_refused() -> None:
+    reader = LayoutReader(LAYOUT)
+    reader.read(message(sequence=1))  # 2 is lost
+    with pytest.raises(LayoutError, match="keep-alive"):
+        reader.read(message(kind=MessageKind.KEEP_ALIVE, fields=(), sequence=3))
+    with pytest.raises(LayoutError, match="delta-without-key"):
+        reader.read(delta(3, count=9))
+
+
+def test_events_chunks_and_discovery_are_no_sample() -> None:
+    reader = warm_reader()
+    with pytest.raises(LayoutError, match="data-set-event"):
+        reader.read(message(kind=MessageKind.EVENT))
+    whole = decode(message())
+    for piece in split(whole, len(message()) - 1):
+        with pytest.raises(LayoutError, match="writer"):
+            reader.read(encode(piece))
+    with pytest.raises(LayoutError, match="writer-group"):
+        reader.read(encode(NetworkMessage(PUBLISHER, discovery=Probe(1))))
+
+
+@pytest.mark.parametrize("kind", [BuiltinType.NODEID, BuiltinType.VARIANT, BuiltinType.LOCALIZEDTEXT])
+def test_a_layout_has_fields_of_plain_values_only(kind: BuiltinType) -> None:
+    with pytest.raises(ValueError, match="a field is"):
+        dataclasses.replace(LAYOUT, fields=(("a", kind),))
+
+
+def test_messages_padded_to_a_configured_size_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = LayoutReader(LAYOUT)
+    assert reader.read(message(padding=9)).values == VALUES
+    monkeypatch.setattr("fieldbus.uadp.reader.decode", pytest.fail)
+    assert reader.read(message(padding=9, sequence=8)).values == VALUES
+
+
 def test_a_delta_index_outside_the_layout_is_refused() -> None:
     reader = LayoutReader(LAYOUT)
     reader.read(message(sequence=1))
@@ -221,8 +257,32 @@ def test_raw_data_must_have_exactly_the_layouts_size() -> None:
     for wrong in (raw[:-1], raw + b"\x00"):
         with pytest.raises(LayoutError, match="raw-size"):
             reader.read(message(encoding=FieldEncoding.RAW, fields=(), raw=wrong))
-    with pytest.raises(LayoutError, match="unsupported-raw-delta"):
-        reader.read(message(encoding=FieldEncoding.RAW, kind=MessageKind.DELTA_FRAME, fields=(), raw=raw, sequence=8))
+
+
+def raw_delta(sequence: int, raw: str) -> bytes:
+    parts: dict[str, Any] = {"encoding": FieldEncoding.RAW, "kind": MessageKind.DELTA_FRAME, "fields": ()}
+    return message(**parts, raw=bytes.fromhex(raw), sequence=sequence)
+
+
+def test_raw_deltas_change_the_fields_they_name() -> None:
+    reader = LayoutReader(dataclasses.replace(LAYOUT, encoding=FieldEncoding.RAW))
+    with pytest.raises(LayoutError, match="delta-without-key"):
+        reader.read(raw_delta(6, "0000"))
+    raw = bytes.fromhex("000000000000f83f fdffffff 01")
+    reader.read(message(encoding=FieldEncoding.RAW, fields=(), raw=raw))
+    assert reader.read(raw_delta(8, "0200 0100 07000000 0200 00")).values == (1.5, 7, False)
+    assert reader.read(raw_delta(9, "0000")).values == (1.5, 7, False)
+    assert reader.read(raw_delta(10, "0100 0100 08000000 0000")).values == (1.5, 8, False)
+    for code, wrong in (
+        ("field-index", "0100 0300 00"),
+        ("delta-duplicate-index", "0200 0200 00 0200 00"),
+        ("raw-size", "0100 0200 00 01"),
+        ("truncated", "0100 0100 07"),
+    ):
+        with pytest.raises(UadpError) as caught:
+            reader.read(raw_delta(11, wrong))
+        assert caught.value.code == code
+    assert reader.read(raw_delta(11, "0100 0200 01")).values == (1.5, 8, True)
 
 
 @given(fixed_layouts(), st.data())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 from fieldbus.uadp import (
     BuiltinType,
     DataSetMessage,
+    ExtensionObject,
     FieldEncoding,
     MessageKind,
     NodeId,
     RawLayout,
     RawMatrix,
+    StructureTypes,
     UadpError,
     decode,
 )
@@ -305,6 +308,70 @@ def test_deltas_and_other_messages() -> None:
         codec.read(DataSetMessage())
     with pytest.raises(UadpError, match="field-count"):
         codec.encode((1,))
+
+
+PLAIN: dict[str, tuple[NodeId, Any, str]] = {
+    "structure": (POINT, {"x": 1, "y": -1}, "0100 ffff"),
+    "optional-present": (TUNED, {"gain": 0.5, "bias": 3, "on": 1}, "01000000 0000003f 0300 01"),
+    "optional-absent": (TUNED, {"gain": 0.5, "bias": None, "on": 1}, "00000000 0000003f 01"),
+    "union-none": (EITHER, {}, "00000000"),
+    "union-large": (EITHER, {"count": 5}, "01000000 05000000"),
+    "union-small": (EITHER, {"flag": True}, "02000000 01"),
+    "text-and-arrays": (
+        NodeId(1, 9),
+        {"s": "a", "a": (1,), "m": RawMatrix((1, 1), (2,)), "p": {"x": 1, "y": 2}},
+        "01000000 61 01000000 01 02000000 01000000 01000000 02 01000200",
+    ),
+}
+
+
+def types() -> StructureTypes:
+    """Every described structure under a DefaultBinary NodeId in namespace 2; their limits do not pad them here."""
+    mixed = described(
+        NodeId(1, 9),
+        STRUCTURE,
+        member("s", B.STRING, length=8),
+        StructureField("a", data_type=builtin(B.BYTE), value_rank=1, array_dimensions=(4,)),
+        StructureField("m", data_type=builtin(B.BYTE), value_rank=2, array_dimensions=(2, 2)),
+        StructureField("p", data_type=POINT),
+    )
+    structures = [
+        dataclasses.replace(
+            item, definition=dataclasses.replace(item.definition, default_encoding_id=encoding(item.data_type_id))
+        )
+        for item in (*STRUCTURES, mixed)
+    ]
+    return StructureTypes(DataSetMetaData(structures=tuple(structures)))
+
+
+def encoding(data_type: NodeId) -> NodeId:
+    return NodeId(2, data_type.identifier)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_structures_in_variants_are_opened_and_made(name: str) -> None:
+    data_type, value, expected = PLAIN[name]
+    held = ExtensionObject(encoding(data_type), bytes.fromhex(expected))
+    assert types().make(encoding(data_type), value) == held
+    assert types().open(held) == value
+    for body in (held.body + b"\x00" if held.body else b"", (held.body or b"")[:-1]):
+        with pytest.raises(UadpError):
+            types().open(dataclasses.replace(held, body=body))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        ExtensionObject(NodeId(2, 77), b""),
+        ExtensionObject(encoding(POINT)),
+        ExtensionObject(encoding(POINT), b"<x/>", xml=True),
+    ],
+)
+def test_an_unknown_structure_is_refused(held: ExtensionObject) -> None:
+    with pytest.raises(UadpError, match="structure-unknown"):
+        types().open(held)
+    with pytest.raises(UadpError, match="structure-unknown"):
+        types().make(NodeId(2, 77), {})
 
 
 @st.composite

@@ -79,6 +79,30 @@ def test_any_changed_bit_is_refused(data: Any) -> None:
         reader().open(bytes(sealed))
 
 
+def outcome(receiver: SecureReader, data: bytes) -> Any:
+    try:
+        return receiver.open(data)
+    except UadpError as error:
+        return error.code, error.found, error.expected, error.offset
+
+
+@given(network_messages(), st.sampled_from(SecurityMode), st.data())
+def test_a_reader_that_knows_the_shape_says_what_a_new_one_says(
+    message: NetworkMessage, mode: SecurityMode, data: Any
+) -> None:
+    sender, knowing = writer(mode), reader(mode, counted_nonces=False)
+    plain = encode(message)
+    knowing.open(sender.seal(plain))
+    sealed = bytearray(sender.seal(plain))
+    again = bytes(sealed)
+    for _ in range(data.draw(st.integers(0, 2))):
+        sealed[data.draw(st.integers(0, min(len(sealed) - 1, 60)))] = data.draw(st.integers(0, 255))
+    cut = bytes(sealed[: data.draw(st.sampled_from([len(sealed), len(sealed) - 1, len(sealed) // 2, 20]))])
+    assert outcome(knowing, cut) == outcome(reader(mode, counted_nonces=False), cut)
+    if cut != again:
+        assert outcome(knowing, again) == outcome(reader(mode, counted_nonces=False), again)
+
+
 @given(st.binary(max_size=120))
 def test_any_bytes_give_a_message_or_one_typed_error(data: bytes) -> None:
     with pytest.raises(UadpError):
@@ -141,6 +165,10 @@ def test_keys_rotate_by_token() -> None:
     assert receiver.open(sender.seal(PLAIN)).security.token_id == TOKEN_ID + 1
     assert receiver.current_token == TOKEN_ID + 1
     assert receiver.open(old).security.token_id == TOKEN_ID  # late, under a key that is still held
+    newest = writer(tokens=3, token_id=TOKEN_ID + 2)
+    assert receiver.open(newest.seal(PLAIN)).security.token_id == receiver.current_token == TOKEN_ID + 2
+    assert receiver.open(sender.seal(PLAIN)).security.token_id == TOKEN_ID + 1
+    assert refused(receiver, writer().seal(PLAIN)) == "token-unknown"  # two keys ago: erased
     with pytest.raises(SecurityError, match="token-reused"):
         sender.rotate(TOKEN_ID)
     with pytest.raises(SecurityError, match="token-reused"):

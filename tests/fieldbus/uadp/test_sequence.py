@@ -69,9 +69,23 @@ def test_stray_old_messages_are_no_restart() -> None:
     assert tracker.update(32).event is SequenceEvent.REORDER  # the run starts anew after a good message
 
 
+@pytest.mark.parametrize(
+    ("last", "expected", "lost"), [(5, 6, 0), (5, 9, 3), (65_535, 0, 0), (65_534, 2, 3), (5, 5, 0), (5, 4, 0)]
+)
+def test_a_keep_alive_does_not_mask_a_loss(last: int, expected: int, lost: int) -> None:
+    """A keep-alive carries the number of the next message; between it and the last received one some are missing."""
+    tracker = SequenceTracker()
+    assert tracker.lost_before(expected) == 0
+    tracker.update(last)
+    assert tracker.lost_before(expected) == lost
+    assert tracker.update((last + 1) % MODULUS).event is SequenceEvent.NEXT  # asking has changed nothing
+
+
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError):
         SequenceTracker(restart_after=1)
     for number in (-1, MODULUS):
         with pytest.raises(ValueError):
             SequenceTracker().update(number)
+        with pytest.raises(ValueError):
+            SequenceTracker().lost_before(number)

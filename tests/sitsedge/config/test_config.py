@@ -57,6 +57,7 @@ RULES = {
     "unknown-unit": ("unit: MN", "unit: tons", 17, "one of the units"),
     "nan": ("period_ms: 10.0", "period_ms: .nan", 18, "finite"),
     "negative-time": ("future_ms_max: 2.0", "future_ms_max: -2.0", 19, "greater than 0"),
+    "ptp-without-asking": ("future_ms_max: 2.0", "future_ms_max: 2.0, time_quality_min: ptp-sw", 19, "'ptp' with"),
     "one-approval-for-auto": ("[anna, boris]", "[anna, anna]", 21, "2 different name"),
     "duplicate-key": ("device_id: edge-01", "device_id: edge-01\ndevice_id: edge-02", 5, "second time"),
     "anchor": ("device_id: edge-01", "device_id: &x edge-01", 4, "anchor"),

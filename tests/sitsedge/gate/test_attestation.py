@@ -158,12 +158,14 @@ class Rig:
     key: SessionKey
     verdicts: list[Verdict] = field(default_factory=list)
 
-    async def attest(self, verdict: Verdict) -> Message:
+    async def attest(self, verdict: Verdict, *, nonce: bytes | None = None) -> Message:
         self.verdicts.append(verdict)
-        nonce = self.connection.new_nonce()
+        nonce = self.connection.new_nonce() if nonce is None else nonce
         evidence = build_none(signer=self.key, nonce=nonce, module_digest=MODULE, deployment_digest=DEPLOYED)
         head = {"ledger": {"size": 0, "root": EMPTY_ROOT}, "consistency": []}
-        message: Message = {"t": "evidence", "nonce": nonce, "evidence": evidence, **head}
+        return await self.ask({"t": "evidence", "nonce": nonce, "evidence": evidence, **head})
+
+    async def ask(self, message: Message) -> Message:
         await self.gate.handle(self.connection, message, time.monotonic_ns())
         return decode(await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self.client, 262_144), 10))
 
@@ -288,3 +290,14 @@ def test_an_epoch_without_successor_alarms_then_steps_down_while_it_is_still_ope
     assert rig.alarms() == ["attestation-overdue", "attestation-ended"]
     assert rig.plant.auto == [False]
     assert rig.gate.watch.fault is None
+
+
+def test_an_epoch_s_answer_says_which_change_its_mode_came_with(rig: Rig) -> None:
+    async def scenario() -> None:
+        before = await rig.attest(good(rig.key))
+        rig.gate.change_mode(Mode.SHADOW, (), "test")
+        after = await rig.attest(good(rig.key))
+        assert (before["mode"], before["change"]) == (int(Mode.AUTO), 0)
+        assert (after["mode"], after["change"]) == (int(Mode.SHADOW), 1)
+
+    run(scenario())

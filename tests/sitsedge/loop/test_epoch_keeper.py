@@ -18,7 +18,7 @@ from attest.command import GateKey, SessionKey
 from attest.evidence.application import application_value, quoted_application_pcr
 from attest.evidence.claims import parse_evidence
 from attest.evidence.enrol import enrol_locally
-from attest.tpm import Swtpm, TpmDevice
+from attest.tpm import Swtpm, TpmBusy, TpmDevice
 from sitsedge.loop.epoch import AttestationSetup, EpochKeeper, KeeperState, OpenedEpoch, make_evidence
 from sitsedge.loop.pipeline import EpochContext
 from tests.attest.tpm.rig import fresh_swtpm
@@ -174,3 +174,14 @@ def test_the_application_measurement_is_quoted_where_the_deployment_wants_it(
     assert quoted_application_pcr(evidence) == 23
     assert quoted_application_pcr(attempt(setup).evidence) is None
     assert quoted_application_pcr(b"no evidence") is None
+
+
+def test_a_tpm_that_is_not_measured_yet_makes_no_evidence(setup: AttestationSetup, tmp_path: Path) -> None:
+    mark = tmp_path / "restarting"
+    marked = replace(setup, restarting=mark)
+    attempt(marked)
+    mark.touch()
+    with pytest.raises(TpmBusy, match="tpm-restarting"):
+        attempt(marked)
+    mark.unlink()
+    attempt(marked)

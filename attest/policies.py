@@ -1,6 +1,8 @@
 """Policy digests computed without a TPM (TPM 2.0 Library Part 3 §23; Part 1 §19.7), equal to a trial session's.
 
-Every function takes the digest so far (32 zero bytes at the start) and gives the next one; SHA-256 throughout.
+The functions named ``policy_…`` of one TPM command take the digest so far (32 zero bytes at the start) and give the
+next one; SHA-256 throughout. The last four are the policy that sealed objects of a device carry: a verifier computes
+it again, so it lives beside ``structures`` and not in the room of the device.
 """
 
 from __future__ import annotations
@@ -9,7 +11,22 @@ import hashlib
 from collections.abc import Mapping
 from typing import Final
 
-from attest.structures import ALG_SHA256, DIGEST_BYTES, composite_digest, pcr_selection, u16, u32
+from attest.structures import (
+    ALG_ECC,
+    ALG_ECDSA,
+    ALG_NULL,
+    ALG_SHA256,
+    CURVE_P256,
+    DIGEST_BYTES,
+    SIGN,
+    USER_WITH_AUTH,
+    composite_digest,
+    object_name,
+    pcr_selection,
+    tpm2b,
+    u16,
+    u32,
+)
 
 START: Final = bytes(DIGEST_BYTES)
 CC_POLICY_NV: Final = 0x149
@@ -19,6 +36,8 @@ CC_UNSEAL: Final = 0x15E
 CC_POLICY_AUTHORIZE: Final = 0x16A
 CC_POLICY_COMMAND_CODE: Final = 0x16C
 CC_POLICY_PCR: Final = 0x17F
+POINT_BYTES: Final = 64  # x ‖ y of a P-256 key
+_REFERENCE_PREFIX: Final = b"sits-seal-v1"
 EO_UNSIGNED_LE: Final = 0x0009  # the index's value is at most the operand (Part 2 §6.8)
 
 
@@ -52,6 +71,29 @@ def policy_authorize(*, key_name: bytes, reference: bytes) -> bytes:
 def authorized_digest(approved: bytes, *, reference: bytes) -> bytes:
     """aHash: what the authority signs so that ``approved`` satisfies PolicyAuthorize for ``reference``."""
     return _hash(approved + reference)
+
+
+def policy_reference(device: bytes) -> bytes:
+    """policyRef of everything sealed on the device whose AK has the name ``device``."""
+    return hashlib.sha256(_REFERENCE_PREFIX + device).digest()
+
+
+def authority_public(authority: bytes) -> bytes:
+    """TPMT_PUBLIC of the policy authority's ECDSA P-256 key (x ‖ y), to be loaded for checking signatures only."""
+    half = POINT_BYTES // 2
+    head = u16(ALG_ECC) + u16(ALG_SHA256) + u32(USER_WITH_AUTH | SIGN) + tpm2b(b"")
+    parameters = u16(ALG_NULL) + u16(ALG_ECDSA) + u16(ALG_SHA256) + u16(CURVE_P256) + u16(ALG_NULL)
+    return head + parameters + tpm2b(authority[:half]) + tpm2b(authority[half:])
+
+
+def authority_name(authority: bytes) -> bytes:
+    """The TPM name of the authority's key (x ‖ y)."""
+    return object_name(authority_public(authority))
+
+
+def sealing_policy(authority: bytes, device: bytes) -> bytes:
+    """The policy that sealed objects carry, PolicyAuthorize(authority, policyRef); it never changes."""
+    return policy_authorize(key_name=authority_name(authority), reference=policy_reference(device))
 
 
 def _hash(data: bytes) -> bytes:

@@ -1,0 +1,42 @@
+"""Key files for reading protected UADP captures: a JSON array of ``{"policy", "token", "key"}``.
+
+``policy``: ``aes128-ctr`` or ``aes256-ctr``; ``token``: SecurityTokenId; ``key``: signing key, AES key and key nonce as
+GetSecurityKeys returns them, in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import json
+
+from fieldbus.capture.errors import CaptureError
+from fieldbus.uadp import KeyRing, SecurityPolicy
+
+KEY_FILE_BYTES_MAX = 65_536
+_POLICIES = {"aes128-ctr": SecurityPolicy.AES128_CTR, "aes256-ctr": SecurityPolicy.AES256_CTR}
+
+
+def parse_keys(data: bytes) -> tuple[KeyRing, ...]:
+    """A ring for every policy in the file. Raises CaptureError ``key-file`` (it never shows a key), SecurityError."""
+    try:
+        entries = json.loads(data) if len(data) <= KEY_FILE_BYTES_MAX else None
+    except (ValueError, RecursionError):
+        entries = None
+    if not isinstance(entries, list):
+        raise _wrong("another file", "a JSON array")
+    rings: dict[str, KeyRing] = {}
+    for entry in entries:
+        if not isinstance(entry, dict) or set(entry) != {"policy", "token", "key"}:
+            raise _wrong("another entry", "objects of policy, token and key")
+        policy, token, key = entry["policy"], entry["token"], entry["key"]
+        if policy not in _POLICIES or not isinstance(token, int) or not isinstance(key, str):
+            raise _wrong("another policy or type", f"{' or '.join(_POLICIES)}, a number, hexadecimal text")
+        try:
+            raw = bytes.fromhex(key)
+        except ValueError:
+            raise _wrong("a key that is no hexadecimal text", "digits in pairs") from None
+        rings.setdefault(policy, KeyRing(_POLICIES[policy])).install(token, [raw])
+    return tuple(rings.values())
+
+
+def _wrong(found: str, expected: str) -> CaptureError:
+    return CaptureError("key-file", found=found, expected=expected)

@@ -1,0 +1,94 @@
+"""State of a MELSEC CPU as samples."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fieldbus.sample import BAD_DECODING, BAD_OUT_OF_SERVICE, Sample, TagValue, bad, good
+from fieldbus.slmp.client import CpuMode, SlmpClient
+from fieldbus.slmp.devices import Device
+from fieldbus.slmp.endcodes import quality
+from fieldbus.slmp.errors import SlmpError
+from fieldbus.slmp.values import WordOrder, WordType, decode_words, words_of
+
+_END_CODE = "end-code-"
+
+
+@dataclass(frozen=True, slots=True)
+class SlmpTag:
+    """A device as a tag. ``type`` None: a bit. ``words`` only for text."""
+
+    name: str
+    device: str
+    type: WordType | None = None
+    unit: str = ""
+    order: WordOrder = WordOrder.LOW_FIRST
+    words: int = 0
+
+
+class SlmpConnector:
+    """Polls tags one by one in the order they are declared. A CPU that is not in RUN gives bad values
+    (Bad_OutOfService) unless ``run_only`` is False. Samples carry the time of their reception: devices have none."""
+
+    def __init__(
+        self,
+        client: SlmpClient,
+        tags: tuple[SlmpTag, ...],
+        *,
+        run_only: bool = True,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """Raises SlmpError ``device-name``, ``device-unknown``, ``device-radix``, ``bit-device``, ``text-length``."""
+        self._client, self._tags, self._run_only, self._now_ns = client, tags, run_only, now_ns
+        self._devices = [Device.named(tag.device, client.series) for tag in tags]
+        for tag, device in zip(tags, self._devices, strict=True):
+            if (tag.type is None) is not device.bit:
+                raise SlmpError("bit-device", found=tag.device, expected="a bit device without type, a word with one")
+            if tag.type is not None:
+                words_of(tag.type, tag.words)
+        self.model = ""
+        """The CPU's model, once connected."""
+
+    @property
+    def tags(self) -> tuple[tuple[str, str], ...]:
+        return tuple((tag.name, tag.unit) for tag in self._tags)
+
+    @property
+    def connected(self) -> bool:
+        return self._client.connected
+
+    async def connect(self) -> None:
+        """Connect, and ask for the model: a peer that is no CPU shows here."""
+        await self._client.connect()
+        self.model = (await self._client.model()).name
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def read(self) -> tuple[Sample, ...]:
+        """One sample per tag; a tag that the CPU refuses is bad, the others are not."""
+        running = not self._run_only or (await self._client.state()).mode is CpuMode.RUN
+        return tuple(
+            [await self._sample(tag, device, running) for tag, device in zip(self._tags, self._devices, strict=True)]
+        )
+
+    async def _sample(self, tag: SlmpTag, device: Device, running: bool) -> Sample:
+        try:
+            value = await self._value(tag, device)
+        except SlmpError as error:
+            if not self._client.connected:
+                raise
+            refused = error.code.startswith(_END_CODE)
+            status = quality(int(error.code.removeprefix(_END_CODE), 16)) if refused else BAD_DECODING
+            return bad(tag.name, tag.unit, status, self._now_ns())
+        if not running:
+            return bad(tag.name, tag.unit, BAD_OUT_OF_SERVICE, self._now_ns())
+        return good(tag.name, value, tag.unit, self._now_ns())
+
+    async def _value(self, tag: SlmpTag, device: Device) -> TagValue:
+        if tag.type is None:
+            return (await self._client.bits(device, 1))[0]
+        words = await self._client.words(device, words_of(tag.type, tag.words))
+        return decode_words(tag.type, words, tag.order)
