@@ -5,9 +5,9 @@
 A sender process in a network namespace of its own publishes frames of 16 Doubles under VLAN 5; the receiver takes
 every one with ``EthernetReceiver``, decodes it and checks its clock. Every other second a bare ``recvmsg`` loop on a
 second socket is measured instead, so that both wake-ups are of the same run under the same load. Printed at the end,
-one JSON object: frames sent, received and dropped by the kernel (which must add up), wake-up after the kernel's stamp for
-both, ours also until the frame was handed over, Δe (stamp to verdict), resident memory in the first and the last tenth
-(the samples kept grow it by 32 bytes a frame at most). Needs root for the namespace.
+one JSON object: frames sent, received and dropped by the kernel (which must add up), wake-up after the kernel's stamp
+for both, ours also until the frame was handed over, Δe (stamp to verdict), resident memory in the first and the last
+tenth (the samples kept grow it by 32 bytes a frame at most). Needs root for the namespace.
 """
 
 from __future__ import annotations

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from fieldbus.capture.dialogues import CipDialogue, Decoded, Dialogue, Protocol, S7Dialogue, SlmpDialogue, UadpDialogue
+from fieldbus.capture.dialogues import CipDialogue, Decoded, Dialogue, S7Dialogue, SlmpDialogue, UadpDialogue
 from fieldbus.capture.errors import CaptureError
 from fieldbus.capture.limits import BUFFER_BYTES_MAX, FILE_BYTES_MAX, FLOWS_MAX, LINE_BYTES_MAX
 from fieldbus.capture.packets import ETHERTYPE_UADP, Datagram, EthernetPayload, Segment, payload
 from fieldbus.capture.pcap import is_capture, packets
+from fieldbus.capture.protocols import Protocol
 from fieldbus.capture.streams import Direction, Streams
 from fieldbus.cip import encapsulation
 from fieldbus.errors import FieldbusError
@@ -202,9 +203,10 @@ def _direction(carried: Segment | Datagram, options: Options) -> str | None:
 
 
 def _from_segment(segment: Segment, t_ns: int, streams: Streams, state: _State) -> Iterator[FrameResult]:
-    conn = streams.direction(segment).conn
+    side = streams.direction(segment)
+    conn = side.conn
     try:
-        side, data = streams.add(segment)
+        data = streams.add(side, segment)
         if not data:
             return
         if _port(state.options) is None and not side.buffer and not data.startswith(_SLMP_STARTS):

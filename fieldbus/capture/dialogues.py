@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 from collections import OrderedDict
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Generic, TypeVar
 from typing import Protocol as Interface
 
@@ -28,15 +27,6 @@ from fieldbus.slmp.model import Request as SlmpRequest
 from fieldbus.slmp.model import RequestBody
 
 PENDING_MAX = 64
-
-
-class Protocol(StrEnum):
-    """Protocols that captures are read for."""
-
-    UADP = "uadp"
-    S7 = "s7"
-    CIP = "cip"
-    SLMP = "slmp"
 
 
 @dataclass(frozen=True, slots=True)

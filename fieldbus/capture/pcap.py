@@ -133,7 +133,8 @@ def _options(body: bytes, at: int, order: Order) -> Iterator[tuple[int, bytes]]:
 
 
 def _interface(body: bytes, order: Order) -> _Interface:
-    link_type, snap_length = _number(body, 0, order) & 0xFFFF, _number(body, 4, order)
+    snap_length = _number(body, 4, order)
+    link_type = int.from_bytes(body[:2], order)
     ticks_per_s, offset_s, description = 1_000_000, 0, ""
     for code, value in _options(body, 8, order):
         if code == _OPTION_RESOLUTION and len(value) == 1:

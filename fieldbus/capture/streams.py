@@ -41,23 +41,23 @@ class Streams:
             self._flows.move_to_end(key)
             return known
         back = self._flows.get((segment.target, segment.source))
-        if back is None or (segment.syn and known is not None):
+        if back is not None and (known is None or back.conn > known.conn):
+            number = back.conn  # the other side of a connection that the peer's segment began
+        else:
             self._connections += 1
             number = self._connections
-        else:
-            number = back.conn
         known = self._flows[key] = Direction(number)
         while len(self._flows) > FLOWS_MAX:
             self._flows.popitem(last=False)
         return known
 
-    def add(self, segment: Segment) -> tuple[Direction, bytes]:
-        """The direction and the bytes that are new and in order. Raises CaptureError ``stream-gap`` once a gap
-        can no longer close; the direction is ``lost`` from then on."""
-        state = self.direction(segment)
+    @staticmethod
+    def add(state: Direction, segment: Segment) -> bytes:
+        """The bytes that are new and in order in the segment's direction. Raises CaptureError ``stream-gap`` once a
+        gap can no longer close; the direction is ``lost`` from then on."""
         sequence = (segment.sequence + segment.syn) % _WRAP
         if state.lost:
-            return state, b""
+            return b""
         if state.next is None:
             state.next = sequence
         if segment.data:
@@ -72,7 +72,7 @@ class Streams:
             raise CaptureError(
                 "stream-gap", found=f"a segment missing in connection {state.conn}", expected="the whole stream"
             )
-        return state, bytes(fresh)
+        return bytes(fresh)
 
 
 def _keep(state: Direction, sequence: int, data: bytes) -> None:

@@ -50,6 +50,7 @@ class DeltaEFigures:
     max_ns: int | None
     stepped: int
     negative: int
+    unstamped: int
 
 
 class DeltaE:
@@ -57,11 +58,15 @@ class DeltaE:
 
     def __init__(self, *, samples_max: int = SAMPLES_MAX) -> None:
         self._samples: deque[int] = deque(maxlen=samples_max)
-        self._stepped = self._negative = 0
+        self._stepped = self._negative = self._unstamped = 0
 
-    def add(self, t_rx_ns: int, t_verdict_ns: int, *, stepped: bool = False) -> int | None:
-        """Δe of one frame in ns, or None where it is no measurement: the clock was ``stepped`` in between, or the
-        verdict seems to come before the frame (a hardware stamp ahead by the error of two clocks)."""
+    def add(self, t_rx_ns: int, t_verdict_ns: int, *, stepped: bool = False, stamped: bool = True) -> int | None:
+        """Δe of one frame in ns, or None where it is no measurement: the clock was ``stepped`` in between, the receive
+        stamp is this process's own (not ``stamped``: it leaves the waking out), or the verdict seems to come before
+        the frame (a hardware stamp ahead by the error of two clocks)."""
+        if not stamped:
+            self._unstamped += 1
+            return None
         if stepped:
             self._stepped += 1
             return None
@@ -83,6 +88,7 @@ class DeltaE:
             max_ns=ordered[-1] if ordered else None,
             stepped=self._stepped,
             negative=self._negative,
+            unstamped=self._unstamped,
         )
 
     def check(self, *, us_max: float = DELTA_E_US_MAX) -> MeasureFault | None:

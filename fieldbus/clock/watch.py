@@ -44,6 +44,7 @@ class PtpWatch:
         self._discipline = PtpDiscipline(policy)
         self._steps = ClockStepDetector(step_ms_max=STEP_MS_MAX)
         self._client: PtpClient | None = None
+        self._ingress_ns = 0
         self._stop = threading.Event()
         self.path_rtt = SyncWindow()
         """Round trips to the grandmaster's port, from ptp4l's mean path delay."""
@@ -71,8 +72,11 @@ class PtpWatch:
         stepped = self._steps.update(real_ns, mono_ns) != 0
         if stepped:
             self.path_rtt.clear()
-        if status is not None and status.current.path_delay_ns > 0:
-            self.path_rtt.add(2 * status.current.path_delay_ns, mono_ns)
+        if status is not None:
+            # Without Syncs ptp4l goes on to report the last delay: that measures nothing any more.
+            ingress_ns, self._ingress_ns = self._ingress_ns, status.time.ingress_ns
+            if ingress_ns and ingress_ns != self._ingress_ns and status.current.path_delay_ns > 0:
+                self.path_rtt.add(2 * status.current.path_delay_ns, mono_ns)
         kernel = time_quality()
         apart = None if status is None else _apart_ns(status, kernel.tai_offset_s)
         return self._discipline.update(Poll(mono_ns, kernel, status, problem, apart, stepped))

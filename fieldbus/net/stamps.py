@@ -4,6 +4,9 @@ Both stamps are asked for: the network card's where it makes one, and the kernel
 (PHC), which by convention of PTP runs on TAI: a stamp of it is taken for CLOCK_REALTIME only after the TAI offset is
 subtracted and only where it then lies within ``HARDWARE_APART_NS_MAX`` before the kernel's. A card nobody
 disciplines counts from its power-up; its stamps are refused and counted, never passed on as time.
+
+The kernel begins to stamp a moment after the first socket of the machine has asked for it. Frames before that carry no
+stamp and are marked ``user``; the older SO_TIMESTAMPNS has the kernel fill in the time of reading there, unmarked.
 """
 
 from __future__ import annotations

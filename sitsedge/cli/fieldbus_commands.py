@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldbus.capture import (
-    KEY_FILE_BYTES_MAX,
-    Decoded,
-    FrameResult,
-    Options,
-    Protocol,
-    decode_file,
-    parse_keys,
-    plain,
-)
+from attest.files import named
+from fieldbus.capture import Protocol, plain
+from fieldbus.errors import FieldbusError
 from fieldbus.slmp.devices import Series
 from sitsedge.cli.files import read_at_most
 from sitsedge.cli.output import Exit, Output, OutputOption, reported
+
+if TYPE_CHECKING:
+    from fieldbus.capture import FrameResult
 
 app = typer.Typer(help="Fieldbus frames.", no_args_is_help=True)
 
@@ -41,13 +37,17 @@ def decode_command(
     output: Output = OutputOption,
 ) -> None:
     """Decode the frames of a capture, one line each: exit 1 where one was refused or there was none."""
+    from fieldbus import capture  # loads the codecs: not for the other commands
+
     refused = total = 0
     with reported(output):
-        rings = () if keys is None else parse_keys(read_at_most(keys, KEY_FILE_BYTES_MAX))
+        with named(file), file.open("rb"):
+            pass  # a file that is not there or not readable has its own error
+        rings = () if keys is None else capture.parse_keys(read_at_most(keys, capture.KEY_FILE_BYTES_MAX))
         try:
-            for result in decode_file(file, Options(protocol, port, series, zone, rings)):
+            for result in capture.decode_file(file, capture.Options(protocol, port, series, zone, rings)):
                 total += 1
-                refused += not isinstance(result.decoded, Decoded)
+                refused += isinstance(result.decoded, FieldbusError)
                 print(_json(frame_data(result)) if output is Output.json else _line(result))
         finally:
             for ring in rings:
@@ -59,12 +59,12 @@ def frame_data(result: FrameResult) -> dict[str, Any]:
     """One frame as a JSON object: ``ok`` and ``value``, or ``ok`` false and ``error``, the code of the rule."""
     place = {"frame": result.number, "conn": result.conn, "t_ns": result.t_ns, "dir": result.direction}
     outcome = result.decoded
-    if isinstance(outcome, Decoded):
-        value = plain(outcome.telegram)
-        if outcome.meaning is not None:
-            value["meaning"] = plain(outcome.meaning)
-        return {"ok": True, **place, "value": value}
-    return {"ok": False, **place, "error": outcome.code, "found": outcome.found, "expected": outcome.expected}
+    if isinstance(outcome, FieldbusError):
+        return {"ok": False, **place, "error": outcome.code, "found": outcome.found, "expected": outcome.expected}
+    value = plain(outcome.telegram)
+    if outcome.meaning is not None:
+        value["meaning"] = plain(outcome.meaning)
+    return {"ok": True, **place, "value": value}
 
 
 def _json(data: object) -> str:
@@ -74,7 +74,7 @@ def _json(data: object) -> str:
 def _line(result: FrameResult) -> str:
     outcome = result.decoded
     head = f"{result.number} {result.direction or '-'}"
-    if not isinstance(outcome, Decoded):
+    if isinstance(outcome, FieldbusError):
         return f"{head} refused {outcome.code}: got {outcome.found}, expected {outcome.expected}"
     telegram = _json(plain(outcome.telegram))
     meaning = "" if outcome.meaning is None else f" -> {_json(plain(outcome.meaning))}"

@@ -91,6 +91,22 @@ def _attestation_rows(loop: dict[str, Any], gate: dict[str, Any]) -> list[tuple[
     return rows
 
 
+def _clock_rows(loop: dict[str, Any]) -> list[tuple[str, str]]:
+    """What holds the clock and how well, and the two measures of events; nothing of a loop that does not say."""
+    clock, delta = loop.get("clock"), loop.get("delta_e")
+    rows = []
+    if isinstance(clock, dict):
+        bound = clock.get("error_ns_max")
+        words = [str(clock.get("kind")), "" if clock.get("hold") == "none" else str(clock.get("hold"))]
+        words += ["" if bound is None else f"within {bound / 1e3:.1f} µs", str(clock.get("reason", ""))]
+        rows.append(("clock", ", ".join(word for word in words if word)))
+    if isinstance(delta, dict) and delta.get("p99_ns") is not None:
+        rows.append(("Δe P99 (stamp to verdict)", f"{delta['p99_ns'] / 1e3:.0f} µs"))
+    if loop.get("w_sync_ns") is not None:
+        rows.append(("W_sync", f"{loop['w_sync_ns'] / 1e3:.0f} µs"))
+    return rows
+
+
 def _verified(snapshots: dict[str, Snapshot]) -> dict[str, Any]:
     """Whether the gate stands by "verified" for what it accepts now, and why not; unknown counts as not."""
     gate = snapshots.get("gate")
@@ -150,6 +166,8 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
     if "prover" in snapshots and (pace := snapshots["prover"].data.get("pace")):
         table.add_row("prover's pace", _pace(pace))
     table.add_row("epoch", str(loop.get("epoch", "?")))
+    for name, value in _clock_rows(loop):
+        table.add_row(name, value)
     table.add_row("cycles", str(loop.get("cycles", 0)))
     table.add_row("accepted", str(loop.get("accepted", 0)))
     for reason, count in sorted(loop.get("refused", {}).items()):

@@ -71,7 +71,11 @@ def open_receiver(deployment: Deployment) -> FrameReceiver:
 
 def watch_of(deployment: Deployment, folder: Path | None = None) -> PtpWatch | None:
     """The watch over PTP that the deployment asks for, started; None where it asks for none. ``folder`` for its socket,
-    which ptp4l must see."""
+    which ptp4l must see.
+
+    Its thread inherits the caller's scheduling: one of lower priority could be put aside while it holds the
+    interpreter's lock, and the loop would wait for it.
+    """
     ptp = deployment.timing.ptp
     if ptp is None:
         return None
@@ -140,12 +144,15 @@ class Ingest:
             data["w_sync_ns"] = self._watch.path_rtt.w_sync_ns(time.monotonic_ns())
         return data
 
+    def _measure(self, frame: ReceivedFrame, *, stepped: bool = False) -> None:
+        self.delta_e.add(frame.t_rx_ns, time.time_ns(), stepped=stepped, stamped=frame.stamp != "user")
+
     def decode(self, frame: ReceivedFrame) -> DataSetSample:
         """Raises :class:`CycleRefused` ``frame`` naming the codec's own code."""
         try:
             return self._reader.read(frame.data)
         except UadpError as error:
-            self.delta_e.add(frame.t_rx_ns, time.time_ns())
+            self._measure(frame)
             raise CycleRefused("frame", found=f"{error.code}: {error.found}", expected=error.expected) from error
 
     def check_clock(self, sample: DataSetSample, frame: ReceivedFrame) -> None:
@@ -158,7 +165,7 @@ class Ingest:
             time.time_ns(),
             now_mono_ns=time.monotonic_ns(),
         )
-        self.delta_e.add(frame.t_rx_ns, time.time_ns(), stepped=fault is not None and fault.code == "clock-step")
+        self._measure(frame, stepped=fault is not None and fault.code == "clock-step")
         if fault is not None:
             raise CycleRefused(fault.code, found=fault.found, expected=fault.expected)
         if self._watch is not None and self._w_sync_ms_max is not None:

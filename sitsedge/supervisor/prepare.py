@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from attest.boot import eventlog, measure
 from attest.boot.policy import Mismatch, make_policy, parse_policy, reference_state
 from attest.command import GateKey
+from attest.evidence.builder import IMA_LIST
 from attest.evidence.enrol import enrol_locally
 from attest.ledger.anchors import write_anchors
 from attest.proof import Curve
@@ -245,6 +246,7 @@ def _trusted_boot(prepared: Prepared, policy_key: GateKey | None, *, say: Say) -
     deployment, state = prepared.deployment, prepared.state
     rules = deployment.attestation
     prepared.tpm = find_tcti(rules.tpm, allow_simulated=rules.allow_simulated, state_dir=state.tpm)
+    check_ima(deployment, prepared.tpm.kind)
     if prepared.tpm.kind == "swtpm":
         say("starting a simulated TPM (swtpm): it shows the protocol, it protects nothing")
         prepared.swtpm = Swtpm(state.tpm)
@@ -262,6 +264,26 @@ def _trusted_boot(prepared: Prepared, policy_key: GateKey | None, *, say: Say) -
         _boot_policy(tpm, eventlog.parse(encoded), prepared, policy_key, say=say)
         if prepared.attestation_mode == RESIDENT:
             prepare_resident(tpm, deployment, state, say=say)
+
+
+def check_ima(deployment: Deployment, kind: str, *, listed: Path = IMA_LIST) -> None:
+    """Where the deployment wants IMA's list, the kernel must keep one in this TPM. Raises :class:`SitsError`."""
+    if not deployment.attestation.ima:
+        return
+    if kind != "hardware":
+        raise SitsError(
+            "attestation-ima",
+            found="a simulated TPM",
+            expected="the TPM that the kernel extends",
+            hint="remove attestation.ima from the deployment file",
+        )
+    if not listed.exists():
+        raise SitsError(
+            "attestation-ima",
+            found=f"no {listed}",
+            expected="a kernel with IMA and a policy that measures",
+            hint="boot with ima_policy=tcb, or remove attestation.ima from the deployment file",
+        )
 
 
 def measure_application(tpm: TpmDevice, prepared: Prepared) -> None:

@@ -78,6 +78,7 @@ LAYOUT = DataSetLayout(
 )
 
 
+BLOCK = 100_000
 POINT = NodeId(1, 1)
 METADATA = meta.DataSetMetaData(
     structures=(
@@ -318,10 +319,19 @@ def rss_mib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Runs in blocks and says after each how far it is, so that a long run is worth something when it is stopped."""
+    count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     fuzz(2_000, 1)
     before = rss_mib()
-    found = fuzz(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    found: Counter[str] = Counter()
+    for done in range(0, count, BLOCK):
+        found += fuzz(min(BLOCK, count - done), seed + done)
+        sys.stderr.write(f"{min(done + BLOCK, count)} mutations, {rss_mib()} MiB\n")
     for code, number in sorted(found.items()):
         sys.stdout.write(f"{number:9} {code}\n")
     sys.stdout.write(f"peak memory {before} MiB after 2,000, {rss_mib()} MiB at the end\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -100,12 +100,14 @@ WRONG: dict[str, Callable[[Path], None]] = {
     "record-altered": write("device-records/*.cbor", b"other"),
     "gate-key-no-pem": write("gate.pub", b"no pem"),
     "gate-key-missing": lambda folder: (folder / "gate.pub").unlink(),
+    "seal-authority-no-hex": write("seal-authority.pub", b"xy" * 64),
+    "seal-authority-short": write("seal-authority.pub", b"00" * 63),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_anchors(tmp_path: Path, name: str) -> None:
-    write_anchors(tmp_path, **BASE)
+    write_anchors(tmp_path, **BASE, seal_authority=bytes(64))
     WRONG[name](tmp_path)
     with pytest.raises(LedgerError, match="anchors"):
         load_anchors(tmp_path)
@@ -124,3 +126,10 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "rules").write_bytes(b"a file where a folder should be")
     with pytest.raises(LedgerError, match="anchors"):
         write_anchors(tmp_path, **BASE)
+
+
+def test_the_authority_of_sealed_keys_is_kept_where_a_deployment_has_one(tmp_path: Path) -> None:
+    write_anchors(tmp_path, **BASE)
+    assert load_anchors(tmp_path).seal_authority is None
+    write_anchors(tmp_path, **BASE, seal_authority=bytes(range(64)))
+    assert load_anchors(tmp_path).seal_authority == bytes(range(64))

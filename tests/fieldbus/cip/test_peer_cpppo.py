@@ -39,7 +39,7 @@ async def test_reads_writes_and_fragments(port: int, route: Path) -> None:
         long = await client.read("Speed", 400)
         assert isinstance(long, TagValues)
         assert len(long.values) == 400
-    with pytest.raises(CipError, match="status-05|encapsulation"):
+    with pytest.raises(CipError, match=r"status-05|encapsulation"):
         await client.read("Nope")
     await client.close()
 

@@ -40,6 +40,12 @@ def test_delta_e_across_a_clock_step_is_left_out_and_counted() -> None:
     assert code(measure.check()) == "delta-e-empty"
 
 
+def test_delta_e_from_a_stamp_of_this_process_is_left_out_and_counted() -> None:
+    measure = DeltaE()
+    assert measure.add(5 * S, 5 * S + 10, stamped=False) is None
+    assert (measure.figures().count, measure.figures().unstamped) == (0, 1)
+
+
 def test_delta_e_keeps_the_newest() -> None:
     measure = DeltaE(samples_max=10)
     for us in (*[10_000] * 10, *[5] * 10):

@@ -147,6 +147,23 @@ def test_a_daemon_that_answers_nothing_or_never_what_was_asked_is_silent(tmp_pat
             assert caught.value.code == "ptp-silent"
 
 
+def test_a_delay_counts_for_w_sync_only_while_syncs_come_in(tmp_path: Path) -> None:
+    syncs = iter([5, 5, 5, 6])
+
+    def reply(request: bytes) -> list[bytes]:
+        data = bytearray(honest(request))
+        if int.from_bytes(request[52:54], "big") == ManagementId.TIME_STATUS_NP:
+            data[62:70] = next(syncs).to_bytes(8, "big")
+        return [bytes(data)]
+
+    with FakeDaemon(tmp_path / "d", reply), PtpWatch(str(tmp_path / "d"), POLICY, interval_s=3_600.0) as watch:
+        seen = [watch.path_rtt.w_sync_ns(time.monotonic_ns())]
+        for _ in range(3):
+            watch._poll()
+            seen.append(watch.path_rtt.w_sync_ns(time.monotonic_ns()))
+    assert seen == [None, None, None, 3 * 2 * 2_000]
+
+
 def test_too_many_ports_are_refused(tmp_path: Path) -> None:
     def reply(request: bytes) -> list[bytes]:
         data = bytearray(honest(request))

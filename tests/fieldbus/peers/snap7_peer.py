@@ -13,6 +13,5 @@ block[8:20] = bytes.fromhex("07ea0b1d010f1e2d075bcd15")
 server = snap7.Server()
 server.register_area(SrvArea.DB, 1, block)
 server.start_to("127.0.0.1", int(sys.argv[1]))
-print("ready", flush=True)
 while True:
     time.sleep(1)

@@ -69,6 +69,14 @@ RULES = {
     "unknown-profile": ("profile: development", "profile: test", 3, "'development' or 'production'"),
     "unknown-version": ("version: 1", "version: 2", 1, "1"),
     "version-of-true": ("version: 1", "version: true", 1, "integer"),
+    "late-reattestation": (
+        "allow_simulated: true}",
+        "allow_simulated: true, epoch_s_max: 10, reattest_s: 6}",
+        20,
+        "half of",
+    ),
+    "application-pcr": ("allow_simulated: true}", "allow_simulated: true, application_pcr: 7}", 20, "16 or 23"),
+    "revision-zero": ("version: 1", "version: 1\nrevision: 0", 2, "greater than or equal to 1"),
     "bad-device-id": ("edge-01", "Edge 01", 4, "pattern"),
 }
 

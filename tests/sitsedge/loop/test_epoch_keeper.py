@@ -176,6 +176,16 @@ def test_the_application_measurement_is_quoted_where_the_deployment_wants_it(
     assert quoted_application_pcr(b"no evidence") is None
 
 
+def test_the_kernel_s_list_goes_along_where_the_deployment_wants_it(
+    setup: AttestationSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sitsedge.loop.epoch.ima_list", lambda: b"list")
+    claims, _ = parse_evidence(attempt(replace(setup, ima=True)).evidence)
+    assert claims.ima_log == b"list"
+    assert set(claims.pcrs) >= set(range(11))
+    assert parse_evidence(attempt(setup).evidence)[0].ima_log is None
+
+
 def test_a_tpm_that_is_not_measured_yet_makes_no_evidence(setup: AttestationSetup, tmp_path: Path) -> None:
     mark = tmp_path / "restarting"
     marked = replace(setup, restarting=mark)

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from attest import cose
 from attest.command import EpochOpened, parse_command, parse_record
+from attest.evidence.application import quoted_application_pcr
 from attest.ledger import Ledger, RecordKind
 from attest.ledger.audit import verify
 from attest.tpm import SealError, Sealing, Swtpm, TpmDevice, TpmError
@@ -128,8 +129,11 @@ def slow_mill(mill: Path) -> Path:
         ("source_age_ms_max: 20.0", "source_age_ms_max: 2000.0"),
         ("decision_age_ms_max: 20.0", "decision_age_ms_max: 2000.0"),
         ("publish_hz: 100", "publish_hz: 10"),
+        ("version: 1\n", "version: 1\nrevision: 5\n"),
+        ("  epoch_s_max: 3600\n", "  epoch_s_max: 3600\n  application_pcr: 23\n"),
     ):
         replace(mill, old, new)
+    # and what else a deployment can ask of its TPM
     for old in ("source_age_ms_max: 25.0", "decision_age_ms_max: 25.0"):
         replace(mill.parent / "gate.yaml", old, old.replace("25.0", "2500.0"))
     return mill
@@ -157,8 +161,14 @@ def test_every_command_of_a_slow_loop_is_signed_in_the_tpm_and_audits(mill: Path
     for command in commands:
         assert command.envelope.alg == cose.ES256
         command.verify(epoch.command_public)
+    evidence = [leaf.data for leaf in leaves if leaf.kind is RecordKind.EVIDENCE]
+    assert [quoted_application_pcr(data) for data in evidence] == [23]
     report = verify(state.ledger, proofs=3)
     assert report.ok, report.findings
+
+    replace(mill, "revision: 5\n", "revision: 4\n")
+    with Session(mill, state, options, say=said.append) as session, pytest.raises(SitsError, match="revision 4"):
+        session.prepare()
 
     (state.anchors / "seal-authority.pub").write_text("00" * 64 + "\n")
     report = verify(state.ledger, proofs=0)
