@@ -15,10 +15,12 @@ from attest.boot.policy import MAX_POLICY_BYTES
 from attest.command import GateKey, SessionKey
 from attest.evidence.claims import MAX_EVIDENCE_BYTES
 from attest.evidence.ear import attestation_result, sign_jwt
-from attest.evidence.record import MAX_RECORD_BYTES
+from attest.evidence.record import MAX_RECORD_BYTES, parse_record
 from attest.evidence.revocation import MAX_LIST_BYTES
 from attest.evidence.verdict import Verdict
 from attest.evidence.verify import Seen, verify_evidence
+from attest.policies import sealing_policy
+from attest.tpm.authority import load_authority_point
 from sitsedge.cli import (
     attest_boot_commands,
     attest_enroll_commands,
@@ -86,6 +88,10 @@ def verify(
     application_pcr: Annotated[
         int | None, typer.Option("--application-pcr", help="PCR (16 or 23) that must hold module and deployment")
     ] = None,
+    seal_authority: Annotated[
+        Path | None,
+        typer.Option("--seal-authority", help="public key (PEM) under whose policy the commands' key must be"),
+    ] = None,
     ear: Annotated[Path | None, typer.Option("--ear", help="new file: the result as an EAR claims set (JSON)")] = None,
     ear_key: Annotated[
         Path | None, typer.Option("--ear-key", help="sign the EAR with this key: a JWT instead of JSON")
@@ -95,11 +101,12 @@ def verify(
     """Verify evidence with files alone; every check is shown with what was found and expected."""
     with reported(output):
         data, policy_file = read_at_most(evidence, MAX_EVIDENCE_BYTES), read_at_most(trust / POLICY, MAX_POLICY_BYTES)
+        record = read_at_most(trust / "device-record.cbor", MAX_RECORD_BYTES)
         now_ns, asked = time.time_ns(), _hex(nonce, "--nonce")
         verdict = verify_evidence(
             data,
             nonce=asked,
-            record=read_at_most(trust / "device-record.cbor", MAX_RECORD_BYTES),
+            record=record,
             policy=policy_file,
             policy_public=read_public(trust / "policy.pub"),
             expected_module=_hex(module, "--module"),
@@ -108,6 +115,7 @@ def verify(
             seen=Seen(last_reset, least_policy),
             revocations=None if revocations is None else read_at_most(revocations, MAX_LIST_BYTES),
             application_pcr=application_pcr,
+            signer_policy=None if seal_authority is None else _signer_policy(seal_authority, record),
         )
         if ear is not None:
             build = f"sitsedge {version('sitsedge')}"
@@ -115,6 +123,11 @@ def verify(
             put(ear, _result_file(result, ear_key))
         emit(output, _verdict(verdict), lambda: print("\n".join(map(str, verdict.checks))))
     raise typer.Exit(Exit.OK if verdict.ok else Exit.REFUSED)
+
+
+def _signer_policy(authority: Path, record: bytes) -> bytes:
+    """What the commands' key of the enrolled device must carry."""
+    return sealing_policy(load_authority_point(authority), parse_record(record)[0].ak_name)
 
 
 def _hex(text: str, option: str) -> bytes:

@@ -12,6 +12,7 @@ from attest import cose
 from attest.command import GateKey
 from attest.evidence.record import parse_record
 from attest.evidence.revocation import parse_list
+from attest.tpm.authority import create_authority, public_pem
 from sitsedge.cli.attest_commands import app
 from sitsedge.supervisor.keys import write_public
 from tests.sitsedge.conftest import copy_mill
@@ -89,6 +90,10 @@ def test_a_record_is_revoked_and_evidence_is_judged_with_it(mill_folder: Path, p
     verdict = json.loads(run(*checked, code=REFUSED).stdout)
     failed = [check["name"] for check in verdict["checks"] if not check["ok"]]
     assert failed == ["module-digest", "deployment-digest"]  # this test did not say which ones to expect
+    authority = tmp_path / "seal.pub"
+    authority.write_bytes(public_pem(create_authority(tmp_path / "seal.key")))
+    verdict = json.loads(run(*checked, "--seal-authority", authority, code=REFUSED).stdout)
+    assert [check["name"] for check in verdict["checks"] if not check["ok"]] == [*failed, "command-key"]
 
     listed, key = tmp_path / "revocations.cose", state / "keys" / "policy.key"
     record = state / "trust" / "device-record.cbor"
