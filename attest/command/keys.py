@@ -69,10 +69,15 @@ class GateKey(SessionKey):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _KEY_FILE_MODE)
         except OSError as error:
             raise _file_error(path, str(error.strerror), "a new file in a writable folder") from error
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(pem)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            # Half a key would be taken for a damaged one from now on.
+            path.unlink(missing_ok=True)
+            raise
         return cls(key)
 
     @classmethod

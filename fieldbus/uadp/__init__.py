@@ -19,6 +19,7 @@ from fieldbus.uadp.discovery import (
 )
 from fieldbus.uadp.encoder import encode
 from fieldbus.uadp.errors import LayoutError, SecurityError, UadpError
+from fieldbus.uadp.keys import KeyRing, SecurityMode, SecurityPolicy
 from fieldbus.uadp.layout import DataSetLayout, DataSetSample
 from fieldbus.uadp.model import (
     Chunk,
@@ -33,7 +34,7 @@ from fieldbus.uadp.model import (
 )
 from fieldbus.uadp.raw import RawLayout, StructureTypes
 from fieldbus.uadp.reader import LayoutReader
-from fieldbus.uadp.security import KeyRing, Opened, SecureReader, SecureWriter, SecurityMode, SecurityPolicy
+from fieldbus.uadp.security import Opened, SecureReader, SecureWriter
 from fieldbus.uadp.sequence import SequenceEvent, SequenceTracker, SequenceVerdict
 from fieldbus.uadp.times import ns_to_ticks, ticks_to_ns
 from fieldbus.uadp.typecodec import RawMatrix, RawValue

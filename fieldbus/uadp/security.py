@@ -8,152 +8,26 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from struct import Struct
-
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from cryptography.hazmat.primitives.hmac import HMAC
 
 from fieldbus.uadp import flags
 from fieldbus.uadp.errors import SecurityError
 from fieldbus.uadp.header import Header, read_header
+from fieldbus.uadp.keys import SIGNATURE_BYTES, KeyRing, SecurityMode
 from fieldbus.uadp.limits import MESSAGE_BYTES_MAX
 from fieldbus.uadp.model import PublisherId, SecurityHeader
 from fieldbus.uadp.nonces import NonceMemory, NonceWindow
 
 NONCE_BYTES = 8
 """MessageNonce: 4 random bytes, then a UInt32 that counts the publisher's messages under one key."""
-SIGNATURE_BYTES = 32
-_SIGNING_KEY_BYTES, _KEY_NONCE_BYTES, _RANDOM_BYTES = 32, 4, 4
-_FIRST_BLOCK = (1).to_bytes(4, "big")  # the block counter of AES-CTR starts at 1 and is big-endian
+_RANDOM_BYTES = 4
 _COUNT_MAX = 2**32 - 1
-
 _SECURITY = Struct(f"<BIB{NONCE_BYTES}s")
-
-TOKENS_MAX = 16
-"""Keys held at a time: the current one, a past one and what a key service hands out ahead."""
 
 PUBLISHERS_MAX = 256
 """Publishers whose nonces are remembered under one key; all of them hold the group's key."""
-
-
-class SecurityPolicy(Enum):
-    """The PubSub policies of OPC 10000-7: profile URI and bytes of the AES key."""
-
-    AES128_CTR = ("http://opcfoundation.org/UA/SecurityPolicy#PubSub-Aes128-CTR", 16)
-    AES256_CTR = ("http://opcfoundation.org/UA/SecurityPolicy#PubSub-Aes256-CTR", 32)
-
-    @property
-    def uri(self) -> str:
-        return self.value[0]
-
-    @property
-    def key_data_bytes(self) -> int:
-        """Bytes of one key as GetSecurityKeys returns it: signing key, encrypting key, key nonce."""
-        return _SIGNING_KEY_BYTES + self.value[1] + _KEY_NONCE_BYTES
-
-
-class SecurityMode(Enum):
-    """What a security group demands of every message; more or less than that is refused."""
-
-    SIGN = "sign"
-    SIGN_AND_ENCRYPT = "sign-and-encrypt"
-
-
-class GroupKey:
-    """One key of a security group, held only inside the cryptographic library's contexts.
-
-    The caller overwrites the key data it passed; ``erase`` drops the contexts, which the library then overwrites.
-    """
-
-    __slots__ = ("_cipher", "_key_nonce", "_mac")
-
-    def __init__(self, policy: SecurityPolicy, key_data: bytes | bytearray) -> None:
-        """``key_data`` as GetSecurityKeys returns it (8.3.2, table 154). Raises SecurityError ``key-size``."""
-        if len(key_data) != policy.key_data_bytes:
-            raise SecurityError("key-size", found=f"{len(key_data)} bytes", expected=f"{policy.key_data_bytes}")
-        split = len(key_data) - _KEY_NONCE_BYTES
-        signing, encrypting = bytearray(key_data[:_SIGNING_KEY_BYTES]), bytearray(key_data[_SIGNING_KEY_BYTES:split])
-        self._key_nonce = bytes(key_data[split:])
-        self._mac: HMAC | None = HMAC(signing, hashes.SHA256())
-        # Decryption in counter mode is encryption: one context, set to each message's counter, serves both.
-        self._cipher = Cipher(algorithms.AES(encrypting), modes.CTR(bytes(16))).encryptor()
-        for copy in (signing, encrypting):  # the contexts have their own copies now
-            copy[:] = bytes(len(copy))
-
-    def signature(self, data: bytes) -> bytes:
-        """HMAC-SHA256 over ``data``."""
-        if self._mac is None:
-            raise SecurityError("key-erased", found="an erased key", expected="a key in use")
-        mac = self._mac.copy()
-        mac.update(data)
-        return mac.finalize()
-
-    def crypt(self, data: bytes, nonce: bytes) -> bytes:
-        """AES-CTR of ``data`` with counter block key nonce ‖ ``nonce`` ‖ 1, which is its own inverse."""
-        self._cipher.reset_nonce(self._key_nonce + nonce + _FIRST_BLOCK)
-        return self._cipher.update(data)
-
-    @property
-    def erased(self) -> bool:
-        return self._mac is None
-
-    def erase(self) -> None:
-        """Make the key unusable and free its contexts."""
-        self._mac = None
-        self._cipher = Cipher(algorithms.AES(bytes(16)), modes.CTR(bytes(16))).encryptor()
-        self._key_nonce = bytes(_KEY_NONCE_BYTES)
-
-
-class KeyRing:
-    """Keys of one security group by SecurityTokenId. The oldest ones give way beyond TOKENS_MAX.
-
-    A ring belongs to one reader or one writer: a reader erases what its publishers no longer use.
-    """
-
-    __slots__ = ("_keys", "policy")
-
-    def __init__(self, policy: SecurityPolicy) -> None:
-        self.policy = policy
-        self._keys: OrderedDict[int, GroupKey] = OrderedDict()
-
-    @property
-    def token_ids(self) -> tuple[int, ...]:
-        return tuple(self._keys)
-
-    def install(self, first_token_id: int, key_data: Iterable[bytes | bytearray]) -> None:
-        """Add keys with consecutive ids, as GetSecurityKeys hands them out; a known id keeps its key."""
-        for token_id, data in enumerate(key_data, first_token_id):
-            if not 1 <= token_id <= _COUNT_MAX:
-                raise SecurityError("token-id", found=str(token_id), expected="1 … 4294967295")
-            if token_id not in self._keys:
-                self._keys[token_id] = GroupKey(self.policy, data)
-            while len(self._keys) > TOKENS_MAX:
-                self.forget(next(iter(self._keys)))
-
-    def get(self, token_id: int) -> GroupKey | None:
-        return self._keys.get(token_id)
-
-    def forget(self, token_id: int) -> None:
-        """Erase one key."""
-        key = self._keys.pop(token_id, None)
-        if key is not None:
-            key.erase()
-
-    def forget_all_but(self, token_id: int) -> None:
-        """Erase every other key, as a publisher's forced key reset demands."""
-        for other in self.token_ids:
-            if other != token_id:
-                self.forget(other)
-
-    def erase(self) -> None:
-        """Erase all keys."""
-        for token_id in self.token_ids:
-            self.forget(token_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +103,7 @@ class _Shape:
 class SecureReader:
     """Opens the messages of one security group."""
 
-    __slots__ = ("_memory", "_mode", "_ring", "_seen", "_shape", "current_token")
+    __slots__ = ("_memory", "_mode", "_oldest", "_ring", "_seen", "_shape", "current_token")
 
     def __init__(self, ring: KeyRing, mode: SecurityMode, *, counted_nonces: bool = True) -> None:
         """``counted_nonces``: the publishers count the nonce's sequence number, as the standard orders.
@@ -242,6 +116,7 @@ class SecureReader:
         self._memory: Callable[[], NonceWindow | NonceMemory] = NonceWindow if counted_nonces else NonceMemory
         self._seen: dict[int, dict[PublisherId | None, NonceWindow | NonceMemory]] = {}
         self._shape: _Shape | None = None
+        self._oldest = 0  # an erased key that is handed out again must not let old messages in again
         self.current_token = 0
 
     def open(self, data: bytes) -> Opened:
@@ -249,7 +124,7 @@ class SecureReader:
 
         1. header: UadpError as ``decode`` raises it; ``unsecured`` where it has no SecurityHeader or is not signed
         2. ``security-mode``: encrypted exactly where the group demands it
-        3. ``token-unknown``: the key is in the ring
+        3. ``token-unknown``: the key is in the ring, and not one that was used up before
         4. ``nonce-length``
         5. ``signature``: HMAC-SHA256 over all that precedes it, compared in constant time
         6. ``nonce-replayed``: first seen under this key from this publisher
@@ -268,7 +143,7 @@ class SecureReader:
         if security.encrypted is not (self._mode is SecurityMode.SIGN_AND_ENCRYPT):
             found = "encrypted" if security.encrypted else "signed only"
             raise SecurityError("security-mode", found=found, expected=self._mode.value, offset=shape.security_at)
-        key = self._ring.get(security.token_id)
+        key = self._ring.get(security.token_id) if security.token_id >= self._oldest else None
         if key is None:
             raise SecurityError(
                 "token-unknown",
@@ -308,10 +183,12 @@ class SecureReader:
 
     def _rotate(self, security: SecurityHeader) -> None:
         if security.force_key_reset:
+            self._oldest = security.token_id
             self._ring.forget_all_but(security.token_id)
         if security.token_id > self.current_token:
             # The key before this one stays for messages that are late, or publishers that have not changed yet.
-            for token_id in [known for known in self._ring.token_ids if known < self.current_token]:
+            self._oldest = max(self._oldest, self.current_token)
+            for token_id in [known for known in self._ring.token_ids if known < self._oldest]:
                 self._ring.forget(token_id)
             self.current_token = security.token_id
         if len(self._seen) > 1:
@@ -338,14 +215,17 @@ class SecureWriter:
         self.rotate(token_id)
 
     def rotate(self, token_id: int) -> None:
-        """Use another key from now on. Raises ``token-unknown``, or ``token-reused`` for an older one.
+        """Use another key from now on and erase the one before.
 
+        Raises SecurityError ``token-unknown``, or ``token-reused`` for an older one or the same.
         Going back would count nonces anew under a key that has been used with them.
         """
         if self._ring.get(token_id) is None:
             raise SecurityError("token-unknown", found=str(token_id), expected=str(list(self._ring.token_ids)))
         if token_id < self._token_id or (token_id == self._token_id and self._count):
             raise SecurityError("token-reused", found=str(token_id), expected=f"one after {self._token_id}")
+        if token_id != self._token_id:
+            self._ring.forget(self._token_id)
         self._token_id, self._count = token_id, 0
 
     def seal(self, data: bytes, *, force_key_reset: bool = False) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,8 +11,9 @@ from attest.proof import Curve
 from attest.proof.ceremony_folder import CeremonyFolder
 from sitsedge.cli.ceremony_commands import judged
 from sitsedge.cli.common import ConfigOption, StateOption, existing_state
+from sitsedge.cli.module_text import accuracy_lines, extract, inspect_lines, pass_lines, proof_key, property_lines
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
-from sitsedge.modules import Bundle, BundleConfig, ModuleStore, PublisherTrust, read_bundle
+from sitsedge.modules import Bundle, ModuleStore, PublisherTrust, read_bundle
 from sitsedge.sandbox import variant_for
 from sitsedge.sandbox.engine import ENGINES
 from sitsedge.supervisor.keys import ensure_key, signing_key
@@ -30,7 +30,9 @@ def build_command(
     limits: Annotated[Path, typer.Option("--limits", help="units, scales, ranges and rates of every signal")],
     out: Annotated[Path, typer.Option("--out", help="bundle folder to make; must not exist")],
     key: Annotated[Path, typer.Option("--key", help="publisher's Ed25519 key (PEM, 0600); made if missing")],
-    name: Annotated[str | None, typer.Option("--name", help="name of the module")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="name of the module (default: of the folder the model is in)")
+    ] = None,
     curve: Annotated[
         str, typer.Option("--curve", help="bn254 (the loop), or bls12-381 (about 128-bit security)")
     ] = "bn254",
@@ -86,11 +88,12 @@ def build_command(
             print(f"  publisher    {key.with_suffix('.pub')}")
             print(f"  proof curve  {result.config.proof.curve}")
             print(f"  constraints  {result.config.proof.constraints}")
-            print(f"  proof key    {_proof_key(result.config)}")
-            for line in property_lines(result.report["properties"]):
+            print(f"  proof key    {proof_key(result.config)}")
+            for line in (*accuracy_lines(result.report), *property_lines(result.report["properties"])):
                 print(line)
             if explain:
                 print("\n".join(pass_lines(result.report["passes"])))
+            print(f"  report       sitsctl module inspect {out} --trust {key.with_suffix('.pub')} --extract DIR")
 
         emit(output, data, text)
 
@@ -99,13 +102,23 @@ def build_command(
 def inspect_command(
     bundle: Annotated[Path, typer.Argument(help="bundle folder")],
     trust: TrustOption,
+    folder: Annotated[
+        Path | None, typer.Option("--extract", help="new folder for report.html, integer.onnx and the other parts")
+    ] = None,
     output: Output = OutputOption,
 ) -> None:
-    """Verify a bundle and show its signals, keys and report."""
+    """Verify a bundle and show its signals, accuracy, proven bounds and keys; --output json has the whole report."""
     with reported(output):
         loaded = read_bundle(bundle, PublisherTrust.from_files(trust))
-        data = _describe(loaded)
-        emit(output, data, lambda: print(json.dumps({**data, "digest": loaded.digest.hex()}, indent=1, default=str)))
+        files = extract(loaded, folder) if folder is not None else []
+        data = _describe(loaded) | {"extracted": list(map(str, files))}
+
+        def text() -> None:
+            print("\n".join(inspect_lines(loaded, data["runs"])))
+            for file in files:
+                print(f"  extracted    {file}")
+
+        emit(output, data, text)
 
 
 @app.command("verify")
@@ -136,30 +149,6 @@ def list_command(config: ConfigOption = None, state_dir: StateOption = None, out
 
         emit(output, data, text)
     raise typer.Exit(Exit.OK)
-
-
-def pass_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """Node counts after each pass, one line a pass."""
-    kinds = (", ".join(f"{kind} {count}" for kind, count in row["nodes"].items()) for row in rows)
-    return [
-        "  pass                 nodes",
-        *(f"  {row['pass']:<20} {row['total']:>5}  {text}" for row, text in zip(rows, kinds, strict=True)),
-    ]
-
-
-def property_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """Every property with its verdict, method and time, one line a property."""
-    return [
-        f"  {row['verdict']:<12} {row['property']} ({row['method']}, {row['seconds']:.2f} s)"
-        + (", proven in [{:g}, {:g}]".format(*row["proven_inside"]) if "proven_inside" in row else "")
-        for row in rows
-    ]
-
-
-def _proof_key(config: BundleConfig) -> str:
-    if config.proof.development:
-        return "development: nobody else contributed, a production profile refuses it"
-    return f"from a ceremony of {config.proof.contributors} contributors"
 
 
 def _ceremony(path: Path | None) -> CeremonyFolder | None:

@@ -8,6 +8,7 @@ them contradicts the limits file and is refused.
 from __future__ import annotations
 
 import math
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,9 @@ HELD_OUT_EVERY = 5
 FIT_ROWS_MAX = 4096
 """The search uses at most this many rows, evenly spaced; more do not change the choice."""
 
+NAMES_SHOWN = 4
+"""Of each kind in a refused header; more are counted."""
+
 OUTSIDE_SHARE_MAX = 0.1
 """Above this share of rows outside the ranges, one of the two files is wrong."""
 
@@ -48,24 +52,36 @@ class Calibration:
 def read_calibration(path: Path, limits: Limits) -> Calibration:
     """Read and split the file; raises ``CalibrationError`` with line and column."""
     file = str(path)
-    try:
-        if path.stat().st_size > FILE_BYTES_MAX:
-            raise _error(file, 1, 1, f"{path.stat().st_size} bytes", f"at most {FILE_BYTES_MAX} bytes")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise _error(file, 1, 1, error.strerror or "no file", "a readable CSV file") from error
-    except UnicodeDecodeError as error:
-        raise _error(file, 1, 1, f"a byte at {error.start} that is not UTF-8", "UTF-8 text") from error
-    lines = text.split("\n")
+    lines = _text(path).split("\n")
     if lines and lines[-1] == "":
         lines.pop()
     if len(lines) - 1 > ROWS_MAX:
         raise _error(file, ROWS_MAX + 2, 1, f"{len(lines) - 1} rows", f"at most {ROWS_MAX} rows")
     order = _header(file, lines[0].rstrip("\r") if lines else "", limits)
-    rows = [_row(file, number, line.rstrip("\r"), len(order)) for number, line in enumerate(lines[1:], start=2)]
+    names = [limits.inputs[k].name for k in np.argsort(order)]
+    rows = [_row(file, number, line.rstrip("\r"), names) for number, line in enumerate(lines[1:], start=2)]
     if len(rows) < ROWS_MIN:
         raise _error(file, len(lines) + 1, 1, f"{len(rows)} rows", f"at least {ROWS_MIN} rows")
     return _split(file, np.array(rows, dtype=np.float64)[:, order], limits)
+
+
+def _text(path: Path) -> str:
+    """The file's text, read with a bound: a device or a pipe has no size to ask for, and no end."""
+    file = str(path)
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise _error(file, 1, 1, "no regular file", "a readable CSV file")
+        with path.open("rb") as stream:
+            data = stream.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            raise _error(file, 1, 1, f"more than {FILE_BYTES_MAX} bytes", f"at most {FILE_BYTES_MAX} bytes")
+        # With or without the byte order mark that spreadsheets put in front.
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise _error(file, 1, 1, error.strerror or "no file", "a readable CSV file") from error
+    except UnicodeDecodeError as error:
+        hint = 'save the file as "CSV UTF-8"'
+        raise _error(file, 1, 1, f"a byte at {error.start} that is not UTF-8", "UTF-8 text", hint) from error
 
 
 def _error(file: str, line: int, column: int, found: str, expected: str, hint: str = "") -> CalibrationError:
@@ -81,28 +97,63 @@ def _header(file: str, line: str, limits: Limits) -> list[int]:
     if sorted(names) != sorted(wanted):
         missing = [name for name in wanted if name not in names]
         extra = [name for name in names if name not in wanted]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        lists = (("lacking", missing), ("having", extra), ("naming twice", twice))
+        found = [f"{what} {_few(some)}" for what, some in lists if some]
         raise _error(
             file, 1, 1,
-            f"a header lacking {missing[:4]} and having {extra[:4]} too many",
-            f"exactly the {len(wanted)} input names of the limits file, comma-separated",
+            f"a header {' and '.join(found)}",
+            f"exactly the {len(wanted)} input names of the limits file, comma-separated, in any order",
+            _header_hint(line, extra),
         )  # fmt: skip
     return [names.index(name) for name in wanted]
 
 
-def _row(file: str, number: int, line: str, width: int) -> list[float]:
+def _few(names: list[str]) -> str:
+    shown = ", ".join(repr(name[:40]) for name in names[:NAMES_SHOWN])
+    return shown + (f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else "")
+
+
+def _header_hint(line: str, extra: list[str]) -> str:
+    """What is mostly behind a header that does not fit."""
+    if ";" in line or "\t" in line:
+        return "the columns are separated by something else: export with commas, and points in the numbers"
+    if '"' in line:
+        return "export without quotation marks"
+    if "" in extra:
+        return "a column without a name is mostly a row number: export without it (pandas: index=False)"
+    if extra and all(_is_number(name) for name in extra):
+        return "the first line has to name the inputs"
+    return "columns that are no inputs, such as times and labels, are left out of this file"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _row(file: str, number: int, line: str, names: list[str]) -> list[float]:
+    """One line; ``names`` are those of its columns."""
     cells = line.split(",")
-    if len(cells) != width:
-        raise _error(file, number, 1, f"{len(cells)} values", f"{width} values")
+    if len(cells) != len(names):
+        found = "an empty line" if not line.strip() else f"{len(cells)} value{'s' * (len(cells) != 1)}"
+        raise _error(file, number, 1, found, f"{len(names)} values")
     values = []
     column = 1
-    for cell in cells:
+    for name, cell in zip(names, cells, strict=True):
         try:
             value = float(cell)
         except ValueError:
             value = math.nan
         # float() also takes digit groups, which no CSV writer means.
         if not math.isfinite(value) or "_" in cell:
-            raise _error(file, number, column, repr(cell[:40]), "a finite decimal number")
+            raise _error(
+                file, number, column, f"{name} = {cell[:40]!r}", "a finite decimal number",
+                "leave rows with missing values out",
+            )  # fmt: skip
         values.append(value)
         column += len(cell) + 1
     return values
@@ -121,7 +172,7 @@ def _split(file: str, raw: Floats, limits: Limits) -> Calibration:
             file, row + 2, 1,
             f"{int((~keep).sum())} of {len(keep)} rows outside the ranges, first {signal.name} = {raw[row, column]:g}",
             f"at most {OUTSIDE_SHARE_MAX:.0%} of rows outside; {signal.name} is declared "
-            f"{signal.range[0]:g} … {signal.range[1]:g} {signal.unit}",
+            f"{signal.range[0]:g} … {signal.range[1]:g}{'' if signal.unit == '1' else f' {signal.unit}'}",
             "widen the range in the limits file or correct the data",
         )  # fmt: skip
     raw, kept = raw[keep], counts[keep].astype(np.int64)

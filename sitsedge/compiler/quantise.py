@@ -39,6 +39,13 @@ ALIGNMENTS = ("box", "data")
 NEARLY_BEST = 1.1
 """Where nothing meets the goal, a tenth more error is worth a smaller circuit."""
 
+BIAS_MAX = float(1 << 29)
+"""A gain is kept so small that no bias or sum passes it: weight decay leaves neurons whose weights are a millionth of
+their bias, and a gain that filled eight bits with such weights would leave no room for the bias in int32."""
+
+CONSTANT_COUNTS = float((1 << ACTIVATION_BITS[-1]) - 1)
+"""Counts of a neuron that is a constant: as fine as the widest activation."""
+
 SEARCH_WEIGHTS_MAX = 8192
 """Above this size one trial takes too long for the whole grid; only full weights are tried."""
 
@@ -230,6 +237,12 @@ def _fit(
     return fitted[:, :-1].astype(np.int64), bias.astype(np.int64)
 
 
+def _seen(layer: FloatLayer, sums: Floats) -> Floats:
+    """Largest bias or sum of every output, above 0."""
+    most = np.maximum(np.abs(sums).max(axis=0), np.abs(layer.bias))
+    return np.where(most > 0, most, 1.0)
+
+
 def _hidden_layer(
     layer: FloatLayer,
     inputs: _Inputs,
@@ -242,7 +255,10 @@ def _hidden_layer(
     weight_max = (1 << (weight_bits - 1)) - 1
     in_shift = _column_shifts(inputs, choice.align)
     largest = np.abs(layer.weights * inputs.real * np.exp2(-in_shift)).max(axis=1)
-    gain = weight_max / np.where(largest > 0, largest, weight_max)
+    seen = _seen(layer, sums)
+    # Where no weight is left, a count is a step of the constant.
+    free = np.where(largest > 0, weight_max / np.where(largest > 0, largest, 1.0), CONSTANT_COUNTS / seen)
+    gain = np.minimum(free, BIAS_MAX / seen)
     key = (weight_bits, choice.align)
     if key not in fits:
         fits[key] = _fit(layer, inputs, in_shift, gain, sums, weight_max)
@@ -277,6 +293,7 @@ def _output_layer(layer: FloatLayer, inputs: _Inputs, sums: Floats, scale: Float
     in_shift = _column_shifts(inputs, align)
     largest = np.abs(layer.weights * inputs.real * np.exp2(-in_shift)).max(axis=1) / scale
     room = np.floor(np.log2(WEIGHT_MAX / np.where(largest > 0, largest, WEIGHT_MAX)))
+    room = np.minimum(room, np.floor(np.log2(np.maximum(BIAS_MAX * scale / _seen(layer, sums), 1.0))))
     if room.min() < 0:
         # Counts finer than one weight step: multiply the inputs up, exactly, by a power of two.
         in_shift = in_shift + int(-room.min())

@@ -21,6 +21,7 @@ from sitsedge.compiler.quantiser.trial import QuantisedGraph
 from sitsedge.compiler.reference import Ints
 from sitsedge.compiler.report_figures import figures
 from sitsedge.compiler.report_layers import describe_layers
+from sitsedge.compiler.report_warnings import warnings
 from sitsedge.compiler.selftest import SelfTest
 from sitsedge.modules.limits import Limits
 
@@ -177,7 +178,9 @@ def make_report(
     return {
         "report_version": 1,
         "name": name,
+        "warnings": warnings(network, limits, calibration, quantised, goal),
         "network": list(network.sizes),
+        "class_output": network.is_class,
         "passes": _passes(network, artefacts.integer_onnx),
         "quantisation": _quantisation(quantised, goal),
         "layers": describe_layers(quantised, calibration, artefacts.rows),

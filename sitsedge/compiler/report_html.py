@@ -112,6 +112,16 @@ def _scale(remembered: dict[str, Any] | None) -> str:
     return f"; the model's own scale {remembered['scale']:.4g} is missed by up to {remembered['off']:.2g} of it"
 
 
+def _goal(choice: dict[str, Any], *, class_output: bool) -> str:
+    goal = choice["goal"]
+    if class_output:
+        return f"Another class than the float network's in {choice['rms_of_span']:.2%} of the calibration rows."
+    return (
+        f"Worst output on the calibration rows: rms {choice['rms_of_span']:.2%} and largest "
+        f"{choice['max_of_span']:.2%} of its span; the goal is {goal['rms_of_span']:.2%} and {goal['max_of_span']:.2%}."
+    )
+
+
 def _weights(choice: dict[str, Any]) -> str:
     if "weight_bits" not in choice:
         return ""
@@ -140,6 +150,8 @@ def render(report: dict[str, Any]) -> bytes:
     parts = (
         f"<h1>{name}</h1><p>{shape} network; integer model beside the float model.</p>",
         f'<p class="note">{escape(_setup_text(proof))} This report does not show {escape(report["not_shown"])}.</p>',
+        *(f'<p class="note">{escape(text[:1].upper() + text[1:])}.</p>' for text in report["warnings"]),
+        f"<p>Accuracy goal met: {_text(choice['goal_met'])}. {_goal(choice, class_output=report['class_output'])}</p>",
         _accuracy(report, "calibration", "Accuracy on calibration rows"),
         _accuracy(report, "held_out", "Accuracy on held-out rows"),
         pictures(report["figures"]),
@@ -151,7 +163,7 @@ def render(report: dict[str, Any]) -> bytes:
         f"<p>Domain {constraints['domain_size']}; a proof took {proof['measured_ms']} ms on the build machine: "
         f"inline in cycles of {proof['inline_from_cycle_ms']} ms or more, deferred in shorter ones.</p>",
         _layers(report),
-        f"<p>{_weights(choice)}Accuracy goal met: {_text(choice['goal_met'])}.</p>",
+        f"<p>{_weights(choice)}</p>",
         "<h2>Passes</h2>",
         _table(("pass", "nodes", "operators"), passes),
         "<h2>Digests (SHA-256)</h2>",

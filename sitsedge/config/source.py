@@ -7,6 +7,8 @@ could miss what they do.
 
 from __future__ import annotations
 
+import io
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -20,6 +22,7 @@ from sitsedge.errors import SitsError
 
 FILE_BYTES_MAX = 256 * 1024  # a deployment is a few KiB; anything larger is a mistake or an attack
 DEPTH_MAX = 16
+ITEMS_SHOWN = 8  # of a list in a message
 
 Model = TypeVar("Model", bound=BaseModel)
 VersionOne = Annotated[int, Field(ge=1, le=1)]
@@ -136,9 +139,14 @@ def read_text(path: Path) -> str:
         return ConfigError([ConfigFault(str(path), 1, 1, "(file)", found, expected)])
 
     try:
-        if path.stat().st_size > FILE_BYTES_MAX:
-            raise refuse(f"{path.stat().st_size} bytes", f"at most {FILE_BYTES_MAX} bytes")
-        return path.read_text(encoding="utf-8")
+        # A device or a pipe has no size to ask for, and no end.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise refuse("no regular file", "a readable YAML file")
+        with path.open("rb") as stream:
+            data = stream.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            raise refuse(f"more than {FILE_BYTES_MAX} bytes", f"at most {FILE_BYTES_MAX} bytes")
+        return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8").read()
     except FileNotFoundError:
         raise refuse("no such file", "a readable YAML file") from None
     except OSError as error:
@@ -188,12 +196,30 @@ def _fault_of(item: object, tree: _Tree) -> ConfigFault:
         return ConfigFault(tree.file, *position, dotted(path), f"the unknown key {path[-1]!r}", "a known key")
     if kind == "missing":
         return ConfigFault(tree.file, *_nearest(path[:-1], tree), dotted(path), "nothing", "this key to be present")
-    found = repr(value) if isinstance(value, str | int | float | bool | None) else type(value).__name__
+    found = _found(value)
+    context = item.get("ctx", {})
     if kind == "value_error":
         expected = message.removeprefix("Value error, ")
-        found = "a value that does not fit" if isinstance(value, dict | list) else found
-        return ConfigFault(tree.file, *_nearest(path, tree), dotted(path), found, expected)
-    return ConfigFault(tree.file, *_nearest(path, tree), dotted(path), found, message.removeprefix("Input should be "))
+    elif kind in ("too_short", "too_long"):
+        bound = f"at least {context['min_length']}" if kind == "too_short" else f"at most {context['max_length']}"
+        found, expected = f"{context['actual_length']} entries", f"{bound}"
+    elif kind == "union_tag_invalid":
+        # Pydantic reports the mapping; the fault is in the key that says which kind it is.
+        key = str(context["discriminator"]).strip("'")
+        path, found, expected = (*path, key), repr(context["tag"]), f"one of {context['expected_tags']}"
+    else:
+        expected = message.removeprefix("Input should be ")
+    return ConfigFault(tree.file, *_nearest(path, tree), dotted(path), found, expected)
+
+
+def _found(value: object) -> str:
+    """A value as it is shown in a fault: short lists as they are, mappings by their keys."""
+    if isinstance(value, str | int | float | bool | None):
+        return repr(value)
+    if isinstance(value, list | tuple) and all(isinstance(item, str | int | float | bool | None) for item in value):
+        shown = list(value[:ITEMS_SHOWN])
+        return "[" + ", ".join(map(repr, shown)) + (", …]" if len(value) > ITEMS_SHOWN else "]")
+    return "a value that does not fit" if isinstance(value, dict | list) else type(value).__name__
 
 
 def _strip_tags(loc: Path_, tree: _Tree) -> Path_:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 LENGTH = ("mm", "um", "m")
-MOTION = ("m/s", "mm/s", "rpm", "rad", "rad/s", "m/s2", "g", "Hz")
+MOTION = ("m/s", "mm/s", "m/min", "mm/min", "rpm", "rad", "°", "rad/s", "m/s2", "g", "Hz", "kHz")
 FORCE = ("N", "kN", "MN", "Nm")
-PRESSURE = ("bar", "Pa", "kPa", "MPa")
-HEAT_AND_FLOW = ("°C", "K", "l/min", "m3/h")
-ELECTRIC = ("A", "V", "W", "kW")
-OTHER = ("%", "1", "s", "ms")
+PRESSURE = ("bar", "mbar", "Pa", "kPa", "MPa")
+HEAT_AND_FLOW = ("°C", "K", "l/min", "l/h", "m3/h", "kg/h")
+ELECTRIC = ("A", "mA", "V", "mV", "W", "kW", "kWh", "Ohm")
+OTHER = ("%", "1", "ppm", "kg", "s", "ms", "min", "h")
 
 UNITS = frozenset((*LENGTH, *MOTION, *FORCE, *PRESSURE, *HEAT_AND_FLOW, *ELECTRIC, *OTHER))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from attest.command import EpochOpened, EpochRefused, GateKey, Witness, line, sign_record
 from attest.evidence.seen import Seen
 from attest.evidence.verdict import Verdict
+from attest.evidence.verify import CHECKS
 from attest.ledger import Checkpoint, LedgerError, verify_consistency
 from attest.ledger.merkle import EMPTY_ROOT
 from attest.ledger.witness import check_extension
@@ -23,6 +24,9 @@ CHALLENGES_MAX = 32  # all that the clients of one gate can have outstanding
 CONSISTENCY_MAX = 128  # two paths of a tree with 2^63 leaves
 ROOT_BYTES = 32
 NO_TPM = "none"
+# The gate's own checks are numbered behind those of the evidence.
+DEVICE_CHECK = len(CHECKS) + 1
+LEDGER_CHECK = len(CHECKS) + 2
 
 #: ``verify(evidence, nonce, now_ns, seen) -> Verdict`` with everything else bound.
 EvidenceVerifier = Callable[[bytes, bytes, int, Seen], Verdict]
@@ -110,7 +114,7 @@ class EpochDesk:
             raise self._rejected(name, number, evidence, nonce, found, expected, word=vouched(verdict))
         # Attestation mode "none" shows no device; it only gets this far in a development profile.
         if verdict.tpm_kind != NO_TPM and verdict.device_id != self._setup.device_id:
-            raise self._rejected("device-id", 5, evidence, nonce, verdict.device_id, self._setup.device_id)
+            raise self._rejected("device-id", DEVICE_CHECK, evidence, nonce, verdict.device_id, self._setup.device_id)
         self._check_head(message, evidence, nonce)
         self._number += 1
         self._accepted = Seen(verdict.reset_count, verdict.policy_version)
@@ -155,16 +159,20 @@ class EpochDesk:
         size = head.get("size") if isinstance(head, dict) else None
         root = head.get("root") if isinstance(head, dict) else None
         if not isinstance(size, int) or isinstance(size, bool) or not isinstance(root, bytes) or size < 0:
-            raise self._rejected("ledger-head", 20, evidence, nonce, "no tree head", "size and root of the ledger")
+            raise self._rejected(
+                "ledger-head", LEDGER_CHECK, evidence, nonce, "no tree head", "size and root of the ledger"
+            )
         seen = self._heads.pop(nonce, self.seen)
         old, old_root = (0, EMPTY_ROOT) if seen is None else (seen.size, seen.root)
         if size < old:
-            raise self._rejected("ledger-cut", 20, evidence, nonce, f"{size} records", f"at least {old}")
+            raise self._rejected("ledger-cut", LEDGER_CHECK, evidence, nonce, f"{size} records", f"at least {old}")
         try:
             verify_consistency(old, old_root, size, root, _path(message))
         except LedgerError as error:
             expected = f"an extension of the {old} records seen"
-            raise self._rejected("ledger-cut", 20, evidence, nonce, f"size {size}: {error.found}", expected) from error
+            raise self._rejected(
+                "ledger-cut", LEDGER_CHECK, evidence, nonce, f"size {size}: {error.found}", expected
+            ) from error
 
     def _rejected(
         self, code: str, check: int, evidence: bytes, nonce: bytes, found: str, expected: str, *, word: bool = False

@@ -100,8 +100,9 @@ class Limits(_Strict):
     def _unique(self) -> Limits:
         for side in (self.inputs, self.outputs):
             names = [signal.name for signal in side]
-            if len(set(names)) != len(names):
-                raise ValueError("every name once among the inputs and once among the outputs")
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise ValueError(f"every name once among the inputs and once among the outputs; {twice} is there twice")
         return self
 
     @property

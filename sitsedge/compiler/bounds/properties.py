@@ -63,17 +63,32 @@ def check_properties(model: IntegerModel | GraphModel, limits: Limits, rows: Int
     return tuple(findings)
 
 
+INPUTS_SHOWN = 16
+"""Of a counter-example in a message."""
+
+
 def require_none_refuted(findings: tuple[Finding, ...], limits: Limits, model: Executable) -> None:
     """Raises ``PropertyError`` naming the first property that an input breaks."""
     for finding in findings:
         if finding.verdict == "refuted":
             shown = describe(finding, limits, model)["counterexample"]
+            rows = " and ".join(map(_row, shown["inputs"]))
             raise PropertyError(
                 "property-refuted",
-                found=f"{finding.item} is broken: {shown['output']} for inputs in counts {shown['counts']}",
+                found=f"{finding.item} is broken: {_numbers(shown['output'])} for {rows}",
                 expected="every property of the limits file to hold",
                 hint="correct the model or the property, or build with --allow-refuted, which the report will say",
             )
+
+
+def _numbers(values: list[float]) -> str:
+    return " and ".join(f"{value:.6g}" for value in values)
+
+
+def _row(inputs: dict[str, float]) -> str:
+    """One input of a counter-example; of a wide network its first values, the report has all of them."""
+    shown = [f"{name} = {value:.6g}" for name, value in list(inputs.items())[:INPUTS_SHOWN]]
+    return f"({', '.join(shown)}{', …' if len(inputs) > INPUTS_SHOWN else ''})"
 
 
 def describe(finding: Finding, limits: Limits, model: Executable) -> dict[str, Any]:

@@ -132,16 +132,31 @@ def _naming(index: int, node: Any) -> Iterator[None]:
         raise
 
 
+INPUTS_SHOWN = 4
+"""Of several input tensors in a refusal."""
+
+
+def _not_one(inputs: list[Any]) -> OnnxImportError:
+    """No input tensor, or several, which are named: not all of them need be signals."""
+    names = ", ".join(shown(value.name) for value in inputs[:INPUTS_SHOWN])
+    more = ", …" if len(inputs) > INPUTS_SHOWN else ""
+    return refuse(
+        "graph-input",
+        f"{len(inputs)} input tensors" + (f": {names}{more}" if inputs else ""),
+        "one input tensor",
+        "concatenate the signals into one vector, in the order of the limits file"
+        # tf2onnx does this to the mean and variance of a Keras Normalization layer; the file has no values for them.
+        "; an input named like a layer is a constant that the exporter lost: fold that layer into the weights"
+        if inputs
+        else "export the network, not only its constants",
+    )
+
+
 def _input(graph: Any, weights: Mapping[str, Any], override: Shape | None) -> Data:
     """Name and shape of the one data input."""
     inputs = [value for value in graph.input if value.name not in weights]
     if len(inputs) != 1:
-        raise refuse(
-            "graph-input",
-            f"{len(inputs)} input tensors",
-            "one input tensor",
-            "concatenate the signals into one vector, in the order of the limits file",
-        )
+        raise _not_one(inputs)
     value = inputs[0]
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type") or tensor.elem_type not in INPUT_TYPES:

@@ -90,8 +90,10 @@ def _opset(model: Any) -> int:
     opsets: dict[str, int] = {}
     for entry in model.opset_import:
         domain = "" if entry.domain in DEFAULT_DOMAINS else entry.domain
-        if domain in opsets:
-            raise refuse("opset", f"domain {shown(domain) or 'ai.onnx'!r} imported twice", "each domain once")
+        # skl2onnx writes the default domain twice for some models; two equal lines leave nothing open.
+        if opsets.get(domain, entry.version) != entry.version:
+            found = f"domain {shown(domain) or 'ai.onnx'!r} imported as {opsets[domain]} and as {entry.version}"
+            raise refuse("opset", found, "one version a domain")
         opsets[domain] = int(entry.version)
     version = opsets.get("")
     if version is None or not OPSET_MIN <= version <= OPSET_MAX:

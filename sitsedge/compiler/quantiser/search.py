@@ -1,7 +1,8 @@
 """Float graph and calibration → integer graph: tries formats and keeps the cheapest graph that meets the goal.
 
 The scales of a model that was quantised before are tried first, and taken where they lose no more than it does.
-A chain of dense layers goes through ``compiler.quantise``, whose search is finer. Every other graph is tried with one
+A chain of dense layers goes through ``compiler.quantise``, whose search is finer; where eight-bit weights miss the
+goal there, it is searched like any other graph. Every other graph is tried with one
 format for all values first; then, from the best of the fast ones (7-bit unsigned activations), values are widened one
 by one, each time the one whose widening lowers the error most, until the goal is met. Where eight-bit weights do not
 meet it, layers with twelve-bit weights are tried, and taken back one by one where eight bits do. Where few circuit rows
@@ -89,7 +90,39 @@ def quantise_graph(
     """
     require_moderate_weights(graph)
     if prefer == "rows" and (network := network_of(graph)) is not None:
-        return _chain(network, scales, counts, raw, goal)
+        return _chain_or_finer(network, graph, scales, counts, raw, goal)
+    return _search(graph, scales, counts, raw, goal=goal, prefer=prefer, class_output=class_output)
+
+
+def _chain_or_finer(
+    network: FloatNetwork, graph: FloatGraph, scales: Scales, counts: Ints, raw: Floats, goal: Goal
+) -> QuantisedGraph:
+    """A chain by its own search, which has weights of eight bits at most; where they miss the goal, as any graph.
+
+    What the general search finds is taken only if it meets the goal: properties of a chain are decided more sharply.
+    """
+    chain = _chain(network, scales, counts, raw, goal)
+    if chain.meets_goal or len(network.layers) == 1:
+        return chain
+    try:
+        finer = _search(graph, scales, counts, raw, goal=goal, prefer="rows", class_output=False)
+    except QuantiseError:
+        # The chain is there already.
+        return chain
+    return finer if finer.meets_goal else chain
+
+
+def _search(
+    graph: FloatGraph,
+    scales: Scales,
+    counts: Ints,
+    raw: Floats,
+    *,
+    goal: Goal,
+    prefer: Prefer,
+    class_output: bool,
+) -> QuantisedGraph:
+    """The general search, for any graph."""
     problem = pose(graph, scales, counts, raw, class_output=class_output)
     require_moderate_values(problem.values)
     fits: Fits = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -347,6 +348,16 @@ def test_key_files_keep_their_mode_and_their_key(tmp_path: Path) -> None:
     assert GateKey.load(path).public == made.public
     with pytest.raises(CommandError, match="key-file"):
         GateKey.create(path)
+
+
+def test_a_full_disk_leaves_no_half_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        GateKey.create(tmp_path / "gate.key")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_key_files_that_are_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from fieldbus.uadp import (
@@ -37,6 +38,10 @@ from fieldbus.uadp import (
 from fieldbus.uadp import configuration as conf
 from fieldbus.uadp import metadata as meta
 
+PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+"""For ``settings``: whole messages take long to make on a busy machine, and that says nothing about them."""
+
+patient = settings(**PATIENT)
 INT_RANGES = {
     BuiltinType.SBYTE: (-(2**7), 2**7 - 1),
     BuiltinType.BYTE: (0, 2**8 - 1),
@@ -276,7 +281,7 @@ endpoints = st.builds(
     texts,
     u8,
 )
-settings = st.one_of(
+setting_objects = st.one_of(
     st.none(),
     st.builds(conf.NetworkAddressUrl, texts, texts),
     st.builds(conf.UadpWriterGroupMessage, u32, st.integers(0, 3), u32, numbers, up_to_two(numbers)),
@@ -284,7 +289,7 @@ settings = st.one_of(
     st.builds(ExtensionObject, st.builds(NodeId, st.just(3), u32), st.binary(max_size=6)),
 )
 writers = st.builds(
-    conf.DataSetWriter, texts, st.booleans(), u16, u32, u32, texts, up_to_two(pairs), settings, settings
+    conf.DataSetWriter, texts, st.booleans(), u16, u32, u32, texts, up_to_two(pairs), setting_objects, setting_objects
 )
 writer_groups = st.builds(
     conf.WriterGroup,
@@ -301,8 +306,8 @@ writer_groups = st.builds(
     u8,
     up_to_two(texts),
     texts,
-    settings,
-    settings,
+    setting_objects,
+    setting_objects,
     up_to_two(writers),
 )
 connections = st.builds(
@@ -311,9 +316,9 @@ connections = st.builds(
     st.booleans(),
     variants(1),
     texts,
-    settings,
+    setting_objects,
     up_to_two(pairs),
-    settings,
+    setting_objects,
     up_to_two(writer_groups),
     st.just(()),
 )

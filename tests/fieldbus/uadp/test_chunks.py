@@ -31,6 +31,7 @@ from fieldbus.uadp import (
 )
 from fieldbus.uadp.limits import ASSEMBLIES_MAX, ASSEMBLY_AGE_NS, ASSEMBLY_BYTES_MAX, CHUNKS_MAX, PAYLOAD_BYTES_MAX
 from fieldbus.uadp.metadata import DataSetMetaData, FieldMetaData
+from tests.fieldbus.uadp.strategies import PATIENT
 
 PUBLISHER = PublisherId(PublisherIdType.UINT16, 2234)
 
@@ -52,7 +53,7 @@ def through_the_wire(messages: tuple[NetworkMessage, ...], size_max: int) -> lis
     return [decode(frame) for frame in frames]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, **PATIENT)
 @given(st.integers(60, 2_000), st.integers(0, 5_000), st.booleans(), st.randoms(use_true_random=False))
 def test_chunks_in_any_order_are_the_message(size_max: int, size: int, announce: bool, rng: random.Random) -> None:
     message = metadata(size // 60) if announce else large(size=size)
@@ -170,7 +171,7 @@ def test_what_cannot_be_cut_is_refused(name: str) -> None:
     assert caught.value.code == code
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, **PATIENT)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 12), st.integers(1, 40)), max_size=30))
 def test_any_chunks_give_a_value_or_one_typed_error(rows: list[Any]) -> None:
     together = Reassembler()

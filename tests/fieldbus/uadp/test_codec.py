@@ -34,9 +34,10 @@ from fieldbus.uadp import (
 from fieldbus.uadp.configuration import WriterGroup
 from fieldbus.uadp.limits import FIELDS_MAX, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX
 from tests.fieldbus.fuzz_uadp import attempt
-from tests.fieldbus.uadp.strategies import network_messages
+from tests.fieldbus.uadp.strategies import PATIENT, network_messages, patient
 
 
+@patient
 @given(network_messages())
 def test_decode_inverts_encode(message: NetworkMessage) -> None:
     data = encode(message)
@@ -44,11 +45,13 @@ def test_decode_inverts_encode(message: NetworkMessage) -> None:
     assert encode(decode(data)) == data
 
 
+@patient
 @given(st.binary(max_size=300))
 def test_any_bytes_give_a_value_or_one_typed_error(data: bytes) -> None:
     check_total(data)
 
 
+@patient
 @given(network_messages(), st.data())
 def test_damaged_messages_give_a_value_or_one_typed_error(message: NetworkMessage, data: Any) -> None:
     """Random bytes rarely pass the first flags; damaged real messages reach every branch."""
@@ -71,6 +74,7 @@ def check_total(data: bytes) -> None:
     assert encode(decode(again)) == again  # by bytes: NaN is not equal to itself
 
 
+@patient
 @given(network_messages(), st.integers(0, 10_000))
 def test_every_proper_prefix_of_a_message_without_open_end_is_refused(message: NetworkMessage, cut: int) -> None:
     if message.messages and (message.messages[-1].raw is not None or message.messages[-1].padding):
@@ -98,7 +102,7 @@ def calls_while_decoding(data: bytes) -> int:
     return calls
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, **PATIENT)
 @given(st.binary(max_size=2_000), st.sampled_from([b"", b"\x01\x01\xff\x0f", b"\x41\xff", b"\x01\x81\x01\xff\x0f"]))
 def test_work_is_bounded_by_length(tail: bytes, head: bytes) -> None:
     data = head + tail

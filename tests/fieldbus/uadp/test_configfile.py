@@ -31,7 +31,7 @@ from fieldbus.uadp.configfile import published, read_configuration, readers, wri
 from fieldbus.uadp.cursor import Cursor
 from fieldbus.uadp.limits import FILE_BYTES_MAX
 from fieldbus.uadp.structures import read_structure, write_structure
-from tests.fieldbus.uadp.strategies import connections, data_set_metadata
+from tests.fieldbus.uadp.strategies import PATIENT, connections, data_set_metadata
 
 FIELD_ID = uuid.UUID(int=77)
 
@@ -222,7 +222,7 @@ def test_a_file_gives_the_layout_of_its_readers() -> None:
         published(ours(), "other")
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, **PATIENT)
 @given(st.lists(connections, max_size=1), data_set_metadata)
 def test_decode_inverts_encode(made: list[conf.PubSubConnection], metadata: meta.DataSetMetaData) -> None:
     plain = conf.PubSubConfiguration((conf.PublishedDataSet("a", metadata=metadata),), tuple(made), True)

@@ -34,7 +34,7 @@ from fieldbus.uadp import (
     ticks_to_ns,
 )
 from fieldbus.uadp.times import UNIX_EPOCH_TICKS
-from tests.fieldbus.uadp.strategies import fixed_layouts, scalars, u16, u32
+from tests.fieldbus.uadp.strategies import fixed_layouts, patient, scalars, u16, u32
 
 PUBLISHER = PublisherId(PublisherIdType.UINT16, 2234)
 T_NS = 1_795_966_248_980_525_900
@@ -285,6 +285,7 @@ def test_raw_deltas_change_the_fields_they_name() -> None:
     assert reader.read(raw_delta(11, "0100 0200 01")).values == (1.5, 8, True)
 
 
+@patient
 @given(fixed_layouts(), st.data())
 def test_writer_and_reader_agree(layout: DataSetLayout, data: Any) -> None:
     writer, reader = LayoutWriter(layout, first_sequence=65_535), LayoutReader(layout)
@@ -307,6 +308,7 @@ def outcome(reader: LayoutReader, data: bytes) -> tuple[str, Any]:
         return "error", (error.code, error.found, error.offset)
 
 
+@patient
 @given(fixed_layouts(), st.data())
 def test_fast_path_equals_general_path_on_whole_and_damaged_messages(layout: DataSetLayout, data: Any) -> None:
     body: dict[str, Any] = {
@@ -415,6 +417,7 @@ def test_a_layout_no_message_can_have_is_refused(change: dict[str, Any]) -> None
         dataclasses.replace(LAYOUT, **change)
 
 
+@patient
 @given(st.integers(-(UNIX_EPOCH_TICKS - 1), 2**63 - 1 - UNIX_EPOCH_TICKS), st.integers(0, 99))
 def test_times_convert_exactly_to_the_tick(ticks_since_unix: int, below: int) -> None:
     ns = ticks_since_unix * 100 + below

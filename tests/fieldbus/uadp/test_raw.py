@@ -38,7 +38,7 @@ from fieldbus.uadp.metadata import (
     StructureDescription,
     StructureField,
 )
-from tests.fieldbus.uadp.strategies import FIXED, scalars
+from tests.fieldbus.uadp.strategies import FIXED, PATIENT, scalars
 
 B = BuiltinType
 POINT, TUNED, EITHER, MODE, METRE = (NodeId(1, number) for number in range(5))
@@ -393,7 +393,7 @@ def fields_and_values(draw: st.DrawFn) -> tuple[FieldMetaData, Any]:
     return field("f", kind, rank=2, dimensions=dimensions, length=length), RawMatrix((rows, columns), tuple(elements))
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, **PATIENT)
 @given(st.lists(fields_and_values(), min_size=1, max_size=4), st.binary(max_size=60))
 def test_decode_inverts_encode_and_any_bytes_are_judged(rows: list[tuple[FieldMetaData, Any]], noise: bytes) -> None:
     codec = layout(*[item for item, _ in rows])

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from fieldbus.uadp import SequenceEvent, SequenceTracker
 from fieldbus.uadp.sequence import MODULUS, NEWER_BELOW, OLDER_ABOVE
+from tests.fieldbus.uadp.strategies import patient
 
 
+@patient
 @given(st.integers(0, MODULUS - 1), st.lists(st.integers(1, NEWER_BELOW), max_size=50))
 def test_extended_numbers_are_true_numbers_across_rollovers(first: int, steps: list[int]) -> None:
     tracker = SequenceTracker()
@@ -24,6 +26,7 @@ def test_extended_numbers_are_true_numbers_across_rollovers(first: int, steps: l
     assert tracker.counts[SequenceEvent.GAP] == sum(step > 1 for step in steps)
 
 
+@patient
 @given(st.integers(0, MODULUS - 1), st.integers(0, MODULUS - 1))
 def test_the_window_is_the_standards(last: int, received: int) -> None:
     """OPC 10000-14, 7.2.3: (65535 + received - last) modulo 65536."""

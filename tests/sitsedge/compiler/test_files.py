@@ -170,3 +170,73 @@ def test_any_text_gives_rows_or_a_typed_refusal(tmp_path_factory: pytest.TempPat
     path.write_text(text, encoding="utf-8", newline="")
     with contextlib.suppress(CalibrationError):
         assert read_calibration(path, limits()).rows_total >= 20
+
+
+def refused_calibration(tmp_path: Path, text: str) -> CalibrationError:
+    with pytest.raises(CalibrationError) as refused:
+        read_calibration(write(tmp_path, text, "c.csv"), limits())
+    return refused.value
+
+
+def test_a_byte_order_mark_of_a_spreadsheet_is_taken(tmp_path: Path) -> None:
+    assert read_calibration(write(tmp_path, "\ufeff" + "\n".join(rows()), "c.csv"), limits()).rows_total == 50
+
+
+@pytest.mark.parametrize(
+    ("header", "hint"),
+    [
+        ("a;b", "export with commas"),
+        ('"a","b"', "without quotation marks"),
+        (",a,b", "index=False"),
+        ("1.5,2", "name the inputs"),
+        ("time,a,b", "times and labels"),
+    ],
+)
+def test_a_header_that_does_not_fit_says_what_is_mostly_behind_it(tmp_path: Path, header: str, hint: str) -> None:
+    assert hint in refused_calibration(tmp_path, "\n".join(rows(header=header))).hint
+
+
+def test_a_header_that_names_a_column_twice_says_which(tmp_path: Path) -> None:
+    assert "naming twice 'a'" in refused_calibration(tmp_path, "\n".join(rows(header="a,a"))).found
+
+
+def test_a_value_that_is_no_number_is_named_with_its_column(tmp_path: Path) -> None:
+    lines = ["b,a", *rows()[1:]]
+    lines[6] = "5,nan"
+    refused = refused_calibration(tmp_path, "\n".join(lines))
+    assert refused.found == "a = 'nan'"
+    assert (refused.line, refused.column) == (7, 3)
+
+
+def test_files_without_an_end_are_refused_unread() -> None:
+    with pytest.raises(CalibrationError):
+        read_calibration(Path("/dev/zero"), limits())
+    with pytest.raises(ConfigError):
+        read_limits(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found", "expected"),
+    [
+        ("[-2, 2]", "[2, -2]", "[2, -2]", "low below high"),
+        ("[-2, 2]", "[-2, 0, 2]", "3 entries", "at most 2"),
+        ("name: speed", "name: force", "", "force is there twice"),
+    ],
+)
+def test_faults_of_the_limits_file_show_what_was_found(
+    tmp_path: Path, old: str, new: str, found: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_limits(write(tmp_path, GOOD.replace(old, new)))
+    (fault,) = refused.value.faults
+    assert found in fault.found
+    assert expected in fault.expected
+
+
+def test_an_unknown_kind_of_property_is_named_where_it_stands(tmp_path: Path) -> None:
+    text = GOOD + "properties:\n  - {kind: rang, output: gap, inside: [0, 1]}\n"
+    with pytest.raises(ConfigError) as refused:
+        read_limits(write(tmp_path, text))
+    (fault,) = refused.value.faults
+    assert (fault.found, fault.where) == ("'rang'", "properties[0].kind")
+    assert "'range', 'monotone', 'robust'" in fault.expected

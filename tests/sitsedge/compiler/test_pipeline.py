@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +18,11 @@ from attest.proof.keys import key_hash
 from attest.proof.prover import Groth16Prover, development_setup
 from attest.proof.verifier import NativeVerifier, failed_check
 from sitsedge.cli.main import app
-from sitsedge.cli.module_commands import pass_lines
+from sitsedge.cli.module_text import accuracy_lines, pass_lines
 from sitsedge.compiler import BuildResult, CompileError, SelfTestError, build, compile_model
+from sitsedge.compiler.quantise import Goal
+from sitsedge.compiler.report_html import render
+from sitsedge.compiler.report_warnings import warnings
 from sitsedge.compiler.selftest import run_selftest
 from sitsedge.modules import PublisherTrust, StoreError, read_bundle
 from sitsedge.sandbox import Sandbox, variant_for
@@ -114,11 +118,73 @@ def test_report_and_inspect_say_which_module_runs(
     assert built.report["selftest"]["relaxed"] in (("native", "portable") if relaxed else ("same",))
     public = signer.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     (tmp_path / "pub.pem").write_bytes(public)
-    shown = CliRunner().invoke(app, ["module", "inspect", str(built.path), "--trust", str(tmp_path / "pub.pem")])
+    shown = CliRunner().invoke(
+        app, ["module", "inspect", str(built.path), "--trust", str(tmp_path / "pub.pem"), "--output", "json"]
+    )
     assert shown.exit_code == 0, shown.stderr
     assert json.loads(shown.stdout)["runs"] == {
         engine: variant_for(built.compiled, engine) for engine in ("jit", "pulley")
     }
+
+
+def test_inspect_tells_people_what_is_in_a_bundle_and_extracts_it_once(
+    built: BuildResult, signer: Ed25519PrivateKey, tmp_path: Path
+) -> None:
+    public = signer.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (tmp_path / "pub.pem").write_bytes(public)
+    parts = tmp_path / "new" / "parts"
+    command = ["module", "inspect", str(built.path), "--trust", str(tmp_path / "pub.pem"), "--extract", str(parts)]
+    shown = CliRunner().invoke(app, command)
+    assert shown.exit_code == 0, shown.stderr
+    assert "input        c 800 … 1000 °C, a count is 0.05" in shown.stdout
+    assert built.report["quantisation"]["goal_met"]
+    assert "goal         met" in shown.stdout
+    assert not any(line.lstrip().startswith("{") for line in shown.stdout.splitlines())
+    assert (parts / "report.html").read_bytes().startswith(b"<!doctype html>")
+    assert (parts / "integer.onnx").read_bytes() == built.compiled.integer_onnx
+    assert json.loads((parts / "report.json").read_text(encoding="utf-8")) == built.report
+    again = CliRunner().invoke(app, command)
+    assert (again.exit_code, "file-exists" in again.stderr) == (2, True)
+
+
+def warned(built: BuildResult, **changed: Any) -> list[str]:
+    compiled = built.compiled
+    goal = changed.pop("goal", Goal(1.0, 1.0))
+    (signal,) = compiled.limits.outputs
+    wide = compiled.limits.model_copy(update={"outputs": (signal.model_copy(update={"limits": (-90.0, 90.0)}),)})
+    given = {"limits": wide, "calibration": compiled.calibration, "quantised": compiled.quantised} | changed
+    return warnings(compiled.network, given["limits"], given["calibration"], given["quantised"], goal)
+
+
+def test_a_report_warns_of_a_missed_goal(built: BuildResult) -> None:
+    missed = replace(built.compiled.quantised, meets_goal=False)
+    (text,) = warned(built, quantised=missed, goal=Goal(1e-9, 1e-9))
+    assert "the accuracy goal is missed" in text
+    page = render(built.report | {"warnings": [text]})
+    assert page.index(b"The accuracy goal is missed") < page.index(b"Accuracy on calibration rows")
+    assert f"warning      {text}" in "\n".join(accuracy_lines(built.report | {"warnings": [text]}))
+
+
+def test_a_report_warns_of_inputs_that_calibration_does_not_cover(built: BuildResult) -> None:
+    calibration = built.compiled.calibration
+    fit, held = calibration.fit_raw.copy(), calibration.held_raw.copy()
+    for rows in (fit, held):
+        rows[:, 0], rows[:, 1] = 2.5, np.linspace(0, 0.01, len(rows))
+    found = warned(built, calibration=replace(calibration, fit_raw=fit, held_raw=held))
+    assert any(text.startswith("a is 2.5 in every calibration row") for text in found)
+    assert any(text.startswith("b covers 0.2% of its declared range") for text in found)
+
+
+def test_a_report_warns_of_outputs_outside_their_limits_or_without_counts(built: BuildResult) -> None:
+    signal = built.compiled.limits.outputs[0]
+    narrow = signal.model_copy(update={"limits": (100.0, 200.0), "scale": 1.0})
+    found = warned(built, limits=built.compiled.limits.model_copy(update={"outputs": (narrow,)}))
+    assert any("leaves its limits 100 … 200 in 200 of 200 calibration rows" in text for text in found)
+    assert any("counts on the calibration rows" in text for text in found)
+
+
+def test_a_report_on_rows_that_cover_the_ranges_warns_of_nothing(built: BuildResult) -> None:
+    assert warned(built) == []
 
 
 def test_explain_has_a_line_for_every_pass(built: BuildResult) -> None:

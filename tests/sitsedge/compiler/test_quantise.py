@@ -104,6 +104,30 @@ def test_fine_output_scale_shifts_inputs_up() -> None:
     np.testing.assert_allclose(found.model.run(counts) * 0.002, counts, atol=0.5)
 
 
+@pytest.mark.parametrize("left", [1e-6, 1e-20, 0.0])
+def test_a_neuron_that_weight_decay_emptied_keeps_its_bias_and_costs_nobody_else(left: float) -> None:
+    rng = np.random.default_rng(3)
+    weights = rng.normal(size=(6, 4))
+    bias = rng.normal(size=6) * 0.1
+    weights[2], bias[2] = weights[2] * left, 0.7
+    hidden = FloatLayer(weights, bias, low=0.0)
+    network = FloatNetwork((hidden, FloatLayer(rng.normal(size=(1, 6)), np.zeros(1))))
+    scales = Scales(np.full(4, 0.001), np.array([0.001]), np.full(4, -1000), np.full(4, 1000))
+    counts = rng.integers(-1000, 1001, (600, 4))
+    found = quantise(network, scales, counts, counts * 0.001, goal=Goal())
+    assert found.meets_goal
+    error = found.model.run(counts) * 0.001 - network.run(counts * 0.001)
+    assert np.abs(error).max() < 0.01 * np.ptp(network.run(counts * 0.001))
+
+
+def test_an_output_that_is_a_constant_keeps_its_value() -> None:
+    network = FloatNetwork((FloatLayer(np.array([[1.0], [1e-12]]), np.array([0.0, 3.2])),))
+    scales = Scales(np.array([0.001]), np.array([0.001, 0.001]), np.array([-1000]), np.array([1000]))
+    counts = np.arange(-1000, 1001)[:, None]
+    found = quantise(network, scales, counts, counts * 0.001, goal=Goal())
+    assert set(found.model.run(counts)[:, 1].tolist()) == {3200}
+
+
 def test_output_scale_finer_than_the_formats_is_refused() -> None:
     network = FloatNetwork((FloatLayer(np.array([[1.0]]), np.array([0.0])),))
     scales = Scales(np.array([1.0]), np.array([1e-6]), np.array([-100]), np.array([100]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sitsedge.cli.module_commands import property_lines
+from sitsedge.cli.module_text import property_lines
 from sitsedge.compiler import BuildResult, build
 from sitsedge.compiler.bounds.decide import Decision
 from sitsedge.compiler.bounds.properties import Finding, check_properties, describe
@@ -44,7 +44,7 @@ def _file(folder: Path, *lines: str) -> Path:
         ("{kind: range, output: gap, inside: [-1, 1], where: {a: [0, 11]}}", 60, "a part of its range [-10, 10]"),
         ("{kind: range, output: gap, inside: [-1, 1], twice: 1}", 49, "a known key"),
         ("{kind: range, output: gap}", 5, "this key to be present"),
-        ("{kind: always, output: gap}", 5, "'range', 'monotone', 'robust'"),
+        ("{kind: always, output: gap}", 12, "'range', 'monotone', 'robust'"),
         ("{kind: monotone, output: gap, input: c, direction: increasing}", 42, "the name of an input"),
         ("{kind: monotone, output: gap, input: a, direction: up}", 56, "'increasing' or 'decreasing'"),
         (

@@ -120,7 +120,7 @@ add("packed-integers", field(7, field(5, field(7, b"\1" * (9 << 20)))), "oversiz
 model("opset-missing", "opset", lambda m: m.ClearField("opset_import"))
 model("opset-too-old", "opset", lambda m: m.opset_import[0].CopyFrom(helper.make_opsetid("", 8)))
 model("opset-too-new", "opset", lambda m: m.opset_import[0].CopyFrom(helper.make_opsetid("", OPSET_MAX + 1)))
-model("opset-twice", "opset", lambda m: m.opset_import.append(helper.make_opsetid("ai.onnx", 18)))
+model("opset-in-two-versions", "opset", lambda m: m.opset_import.append(helper.make_opsetid("ai.onnx", 17)))
 model("ml-opset-too-new", "opset", lambda m: m.opset_import.append(helper.make_opsetid("ai.onnx.ml", 99)))
 model("functions", "onnx-feature", lambda m: m.functions.add(name="f"))
 model("training", "onnx-feature", lambda m: m.training_info.add())

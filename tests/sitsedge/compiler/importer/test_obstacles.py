@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from sitsedge.compiler.errors import OnnxImportError
 from sitsedge.compiler.importer import import_graph_bytes
@@ -57,3 +59,20 @@ def test_a_long_list_stays_readable() -> None:
     assert len(texts) == GROUPS_MAX + 1
     assert texts[0] == "Op0 at 'n0.0', 'n0.1', 'n0.2' and 4 more"
     assert texts[-1] == "2 operators more"
+
+
+def test_the_default_domain_twice_in_one_version_leaves_nothing_open() -> None:
+    net = Net("N", 4)
+    model = onnx.load_from_string(net.bytes(net.op("Mul", "x", "x")))
+    model.opset_import.append(helper.make_opsetid("ai.onnx", model.opset_import[0].version))
+    assert import_graph_bytes(model.SerializeToString()).graph.nodes
+
+
+def test_several_input_tensors_are_named_and_what_an_exporter_lost_is_explained() -> None:
+    net = Net("N", 4)
+    model = onnx.load_from_string(net.bytes(net.op("Sub", "x", "normalization/Sub/y:0")))
+    model.graph.input.append(helper.make_tensor_value_info("normalization/Sub/y:0", TensorProto.FLOAT, [1, 4]))
+    with pytest.raises(OnnxImportError) as refused:
+        import_graph_bytes(model.SerializeToString())
+    assert refused.value.found == "2 input tensors: x, normalization/Sub/y:0"
+    assert "the exporter lost" in refused.value.hint

@@ -139,6 +139,20 @@ def test_a_chain_of_dense_layers_is_what_the_chain_search_gives(shape: tuple[int
     assert set(found.layers) == {node.name for node in found.graph.nodes}
 
 
+def test_a_chain_that_eight_bit_weights_leave_above_the_goal_gets_finer_ones() -> None:
+    made = mlp(5)
+    network = network_of(made.graph)
+    assert network is not None
+    strict = Goal(0.0007, 0.01)
+    assert not quantise(network, made.scales, made.counts, made.raw, goal=strict).meets_goal
+    found = quantise_graph(made.graph, made.scales, made.counts, made.raw, goal=strict)
+    assert found.meets_goal
+    assert found.chain is None
+    assert any(format_.fine for format_ in found.formats.values())
+    hopeless = quantise_graph(made.graph, made.scales, made.counts, made.raw, goal=Goal(1e-9, 1e-9))
+    assert hopeless.chain is not None
+
+
 @pytest.mark.parametrize("name", list(CASES))
 def test_other_graphs_are_no_chain(name: str) -> None:
     assert network_of(CASES[name](1).graph) is None
