@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 
 from attest import cose
 from attest.boot.policy import parse_policy
 from attest.command import EpochOpened
 from attest.errors import AttestError
 from attest.evidence.none import verify_none
+from attest.evidence.revocation import MAX_LIST_BYTES
 from attest.evidence.verdict import Verdict
 from attest.evidence.verify import NOTHING_SEEN, Seen, verify_evidence
 from sitsedge.config import Deployment
@@ -19,12 +22,30 @@ from sitsedge.supervisor.sealfiles import RESIDENT, signer_policy
 from sitsedge.supervisor.state import StateDir
 
 REVOCATIONS = "revocations.cose"
+UNREADABLE = b""  # no list, so check 6 fails: a list that is there and cannot be read is not "no list"
 
 
 def revocation_list(state: StateDir) -> bytes | None:
-    """The plant's revocation list, where this gate keeps one."""
-    path = state.trust / REVOCATIONS
-    return path.read_bytes() if path.exists() else None
+    """The plant's revocation list, where this gate keeps one.
+
+    Read while the gate runs, so it never waits: a pipe, a folder or an unreadable file in its place is no valid list
+    (``UNREADABLE``), and of a huge one only so much is read that it is refused.
+    """
+    try:
+        handle = os.open(state.trust / REVOCATIONS, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return UNREADABLE
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return UNREADABLE
+        with os.fdopen(handle, "rb", closefd=False) as stream:
+            return stream.read(MAX_LIST_BYTES + 1)
+    except OSError:
+        return UNREADABLE
+    finally:
+        os.close(handle)
 
 
 def last_seen(state: StateDir, opened: EpochOpened | None) -> Seen:

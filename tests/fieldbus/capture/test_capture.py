@@ -171,7 +171,7 @@ def test_key_file(tmp_path: Path) -> None:
     assert ring.token_ids == (7,)
     wrong = [b"{}", b"[1]", b"no", json.dumps([{**entry, "policy": "x"}]).encode(), json.dumps([{**entry, "key": "x"}])]
     for data in wrong:
-        with pytest.raises(CaptureError, match="key-file"):
+        with pytest.raises(CaptureError, match="capture-keys"):
             parse_keys(data if isinstance(data, bytes) else data.encode())
 
 
