@@ -16,7 +16,7 @@ _POLICIES = {"aes128-ctr": SecurityPolicy.AES128_CTR, "aes256-ctr": SecurityPoli
 
 
 def parse_keys(data: bytes) -> tuple[KeyRing, ...]:
-    """A ring for every policy in the file. Raises CaptureError ``capture-keys`` (it never shows a key), SecurityError."""
+    """A ring for every policy in the file. Raises CaptureError ``capture-keys`` (shows no key), SecurityError."""
     try:
         entries = json.loads(data) if len(data) <= KEY_FILE_BYTES_MAX else None
     except (ValueError, RecursionError):
