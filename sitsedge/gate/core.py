@@ -355,7 +355,10 @@ class Gate:
         """
         if to in WRITING and to >= self.modes.mode and self.watch.fault is not None:
             raise ModeRefused(
-                "mode-attestation", found=self.watch.fault, expected="an attested device", hint="see sitsctl status"
+                "mode-attestation",
+                found=self.watch.fault,
+                expected="an attested device",
+                hint="end the fault that is named; sitsctl status shows when it is gone",
             )
         change = self.modes.change(to, approved_by, reason)
         self._mode_changes += 1

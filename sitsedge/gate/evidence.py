@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from pathlib import Path
+from typing import Any
 
 from attest import cose
 from attest.boot.policy import parse_policy
-from attest.command import EpochOpened
+from attest.command import EpochOpened, GateKey, parse_record
 from attest.errors import AttestError
 from attest.evidence.none import verify_none
 from attest.evidence.revocation import MAX_LIST_BYTES
 from attest.evidence.verdict import Verdict
 from attest.evidence.verify import NOTHING_SEEN, Seen, verify_evidence
+from attest.ledger import Ledger, RecordKind
 from sitsedge.config import Deployment
 from sitsedge.errors import SitsError
 from sitsedge.gate.epochs import EvidenceVerifier
@@ -46,6 +49,28 @@ def revocation_list(state: StateDir) -> bytes | None:
         return UNREADABLE
     finally:
         os.close(handle)
+
+
+def last_record(path: Path, kind: RecordKind, key: GateKey) -> Any:
+    """The newest record of a kind in the gate's ledger, its signature checked; ``None`` where there is none."""
+    if not path.exists():
+        return None
+    ledger = Ledger.open_readonly(path)
+    try:
+        leaf = ledger.last(kind)
+    finally:
+        ledger.close()
+    if leaf is None:
+        return None
+    parsed = parse_record(leaf.data)
+    parsed.verify(key.public)
+    return parsed.record
+
+
+def remembered(state: StateDir, key: GateKey) -> Seen:
+    """What the gate will judge the next evidence against. Raises as :func:`last_seen`."""
+    opened = last_record(state.gate_ledger, RecordKind.EPOCH_OPENED, key)
+    return last_seen(state, opened if isinstance(opened, EpochOpened) else None)
 
 
 def last_seen(state: StateDir, opened: EpochOpened | None) -> Seen:

@@ -23,12 +23,11 @@ from attest.command import (
     ProofKind,
     ProofVerifier,
     Witness,
-    parse_record,
     sign_record,
 )
 from attest.errors import AttestError
 from attest.evidence.seen import NOTHING_SEEN
-from attest.ledger import Checkpoint, Ledger, LedgerError, RecordKind
+from attest.ledger import Checkpoint, LedgerError, RecordKind
 from attest.ledger.writer import LedgerWriter
 from attest.proof import NativeVerifier
 from fieldbus.errors import FieldbusError
@@ -42,7 +41,7 @@ from sitsedge.gate.control import LINE_BYTES_MAX
 from sitsedge.gate.core import Gate, GateSetup, ProofCheck
 from sitsedge.gate.delivery import Delivery, DeliverySetup
 from sitsedge.gate.epochs import DeskSetup, EpochDesk
-from sitsedge.gate.evidence import evidence_verifier, last_seen
+from sitsedge.gate.evidence import evidence_verifier, last_record, last_seen
 from sitsedge.gate.modes import IncidentLatch, ModeKeeper, parse_mode
 from sitsedge.gate.plc import PlcPort
 from sitsedge.gate.proofs import DeskLimits, ProofDesk
@@ -62,22 +61,6 @@ NEWEST = 1000
 PLC_CLOSE_S = 5.0
 MARK_S = 10.0
 log = logging.getLogger("sitsedge.gate")
-
-
-def last_record(path: Path, kind: RecordKind, key: GateKey) -> Any:
-    """The newest record of a kind in the gate's ledger, its signature checked; ``None`` where there is none."""
-    if not path.exists():
-        return None
-    ledger = Ledger.open_readonly(path)
-    try:
-        leaf = ledger.last(kind)
-    finally:
-        ledger.close()
-    if leaf is None:
-        return None
-    parsed = parse_record(leaf.data)
-    parsed.verify(key.public)
-    return parsed.record
 
 
 class GateProcess:

@@ -65,7 +65,10 @@ class ModeKeeper:
         if to >= self.mode:  # confirming a mode takes as many names as reaching it
             if to > self._ceiling:
                 raise ModeRefused(
-                    "mode-attestation", found=to.name, expected=f"at most {self._ceiling.name}: {self._ceiling_reason}"
+                    "mode-attestation",
+                    found=to.name,
+                    expected=f"at most {self._ceiling.name}: {self._ceiling_reason}",
+                    hint="end the fault that is named, then deploy again",
                 )
             need = APPROVALS_NEEDED[to]
             if len(names) < need:

@@ -13,12 +13,11 @@ from typing import Any
 
 from attest.command import SessionKey
 from attest.errors import AttestError
-from attest.evidence.seen import NOTHING_SEEN
 from attest.evidence.verdict import Check, Verdict
 from sitsedge.config.deployment import OpcUaSource, ReplayPlant, RollingMillPlant, UadpSource
 from sitsedge.errors import SitsError
 from sitsedge.gate.control import request_mode
-from sitsedge.gate.evidence import evidence_verifier
+from sitsedge.gate.evidence import evidence_verifier, remembered
 from sitsedge.loop.epoch import AttestationSetup, make_evidence
 from sitsedge.supervisor.children import Children
 from sitsedge.supervisor.prepare import Prepared, measure_application, prepare
@@ -138,7 +137,7 @@ class Session:
             module=prepared.bundle.digest,
             deployed=prepared.deployment_digest,
         )
-        verdict = verify(evidence, nonce, time.time_ns(), NOTHING_SEEN)
+        verdict = verify(evidence, nonce, time.time_ns(), remembered(self.state, prepared.gate_key))
         if verdict.ok:
             mark.unlink(missing_ok=True)
         else:

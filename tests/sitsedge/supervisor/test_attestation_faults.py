@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import hashlib
 import os
 import signal
 import time
@@ -11,11 +14,13 @@ from typing import Any
 
 import pytest
 
-from attest.command import parse_record
+from attest.boot.policy import parse_policy
+from attest.command import GateKey, parse_record, sign_record
 from attest.ledger import Ledger, RecordKind
 from attest.ledger.audit import verify
 from sitsedge.cli import status
 from sitsedge.gate.control import request_mode
+from sitsedge.gate.evidence import last_record
 from sitsedge.supervisor.session import Session, SessionOptions
 from sitsedge.supervisor.state import StateDir, read_mark
 from sitsedge.telemetry import read_snapshot
@@ -96,6 +101,33 @@ def test_a_failed_boot_verification_caps_the_mode_until_one_succeeds(mill: Path,
         session.prepare()
         assert session.verify_boot().ok
         assert read_mark(again.state.attestation_failed) is None
+
+    remember_newer_policy(again.state)  # then an older one is no verified boot, as the gate will say as well
+    older = Running(mill, tmp_path / "s")
+    with older.session as session:
+        session.prepare()
+        verdict = session.verify_boot()
+        assert verdict.verdict is not None
+        assert verdict.verdict.failed is not None
+        assert verdict.verdict.failed.name == "boot-policy-version"
+        assert "Verified: [FAILED]" in verdict.line
+
+
+def remember_newer_policy(state: StateDir) -> None:
+    """An epoch in the gate's ledger under a later boot policy than the one that lies in its trust folder."""
+    policy, _ = parse_policy((state.trust / "boot-policy.cose").read_bytes())
+    newer = dataclasses.replace(policy, version=policy.version + 1).sign(GateKey.load(state.keys / "policy.key"))
+    digest = hashlib.sha256(newer).digest()
+    (state.anchors / "boot-policies" / f"{digest.hex()}.cose").write_bytes(newer)
+    key = GateKey.load(state.keys / "gate.key")
+    opened = last_record(state.gate_ledger, RecordKind.EPOCH_OPENED, key)
+    with contextlib.closing(Ledger.open_readonly(state.gate_ledger)) as known:
+        origin = known.origin
+    ledger = Ledger.open(state.gate_ledger, origin=origin, signer=key)
+    record = dataclasses.replace(opened, epoch=opened.epoch + 1, policy_digest=digest)
+    ledger.append(RecordKind.EPOCH_OPENED, sign_record(record, key))
+    ledger.commit()
+    ledger.close()
 
 
 @pytest.mark.slow
