@@ -16,11 +16,20 @@ ROWS = range(len(CIRCUIT.constraints))
 PRIVATE = range(CIRCUIT.ctx_wire + 1, CIRCUIT.n_wires)
 
 
-@pytest.fixture(scope="session", params=[Curve.BN254], ids=["bn254"])
-def curve(request: pytest.FixtureRequest) -> Curve:
-    """The rows are the same integers on both curves; the forgeries below compute in one of the fields."""
-    found: Curve = request.param
-    return found
+@pytest.fixture(scope="module")
+def toy() -> Toy:
+    """On BN254 alone: the rows are the same integers on both curves, but the forgeries below compute in one field.
+
+    Not the session's ``toy`` with another ``curve``: that one may still be there from the tests before.
+    """
+    circuit = toy_circuit(Curve.BN254)
+    data = circuit.encode()
+    return Toy(circuit, data, *development_setup(data))
+
+
+@pytest.fixture(scope="module")
+def prover(toy: Toy) -> Groth16Prover:
+    return Groth16Prover(toy.data, toy.proving_key)
 
 
 def forged_candidates() -> list[list[int]]:

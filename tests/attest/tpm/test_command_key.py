@@ -10,8 +10,9 @@ from attest import structures
 from attest.evidence.claims import parse_evidence, qualifying_data
 from attest.evidence.command_key_check import check_command_key
 from attest.evidence.verdict import Checklist
+from attest.policies import sealing_policy
 from attest.tpm import Sealing, TpmDevice
-from attest.tpm.approval import authority_point, sealing_policy
+from attest.tpm.approval import authority_point
 from attest.tpm.templates import SIGNER_ATTRIBUTES
 from tests.attest.evidence.cases import HONEST
 from tests.attest.evidence.forge import SESSION
