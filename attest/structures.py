@@ -18,11 +18,13 @@ from attest.errors import AttestError
 ALG_RSA: Final = 0x0001
 ALG_AES: Final = 0x0006
 ALG_SHA256: Final = 0x000B
+ALG_SHA384: Final = 0x000C
 ALG_NULL: Final = 0x0010
 ALG_ECDSA: Final = 0x0018
 ALG_ECC: Final = 0x0023
 ALG_CFB: Final = 0x0043
 CURVE_P256: Final = 0x0003
+CURVE_P384: Final = 0x0004
 
 GENERATED: Final = 0xFF544347  # TPM_GENERATED_VALUE: only a TPM may sign a structure that starts with it
 ST_ATTEST_QUOTE: Final = 0x8018
@@ -50,6 +52,10 @@ COMMAND_KEY_ATTRIBUTES: Final = FIXED_TPM | FIXED_PARENT | SENSITIVE_DATA_ORIGIN
 AK_ATTRIBUTES: Final = FIXED_TPM | FIXED_PARENT | SENSITIVE_DATA_ORIGIN | USER_WITH_AUTH | NO_DA | RESTRICTED | SIGN
 # PolicySecret(TPM_RH_ENDORSEMENT): TCG EK Credential Profile 2.x, template L-1
 EK_POLICY: Final = bytes.fromhex("837197674484b3f81a90cc8d46a5d724fd52d76e06520b64f2a1da1b331469aa")
+# PolicyOR(PolicySecret(endorsement), PolicyAuthorizeNV(0x01c07f02)) with SHA-384: the profile's PolicyB, template H-3
+EK_POLICY_B_SHA384: Final = bytes.fromhex(
+    "b26e7d28d11a50bc53d882bcf5fd3a1a074148bb35d3b4e4cb1c0ad9bde419cacb47ba09699646150f9fc000f3f80e12"
+)
 # No policy hashes to this, so it authorises nothing; it makes our AK's template unlike anybody else's.
 AK_MARKER: Final = hashlib.sha256(b"sits-attestation-key-v1").digest()
 

@@ -14,17 +14,23 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from attest import structures
 from attest.evidence.errors import EnrolError
-from attest.structures import ALG_AES, ALG_CFB, ALG_ECC, ALG_NULL, ALG_SHA256, CURVE_P256, Reader, StructureError
+from attest.structures import (
+    ALG_AES,
+    ALG_CFB,
+    ALG_ECC,
+    ALG_NULL,
+    ALG_SHA256,
+    ALG_SHA384,
+    CURVE_P256,
+    CURVE_P384,
+    EK_POLICY_B_SHA384,
+    Reader,
+    StructureError,
+)
 
 EkKind = Literal["rsa2048", "p256", "p384"]
 EK_KINDS: Final[tuple[EkKind, ...]] = ("rsa2048", "p256", "p384")
-ALG_SHA384: Final = 0x000C
-CURVE_P384: Final = 0x0004
 _EXPONENT: Final = 65537
-# PolicyOR(PolicySecret(endorsement), PolicyAuthorizeNV(0x01c07f02)) with SHA-384: the profile's PolicyB
-EK_POLICY_B_SHA384: Final = bytes.fromhex(
-    "b26e7d28d11a50bc53d882bcf5fd3a1a074148bb35d3b4e4cb1c0ad9bde419cacb47ba09699646150f9fc000f3f80e12"
-)
 
 
 @dataclass(frozen=True, slots=True)

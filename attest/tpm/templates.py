@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from attest.evidence.ek import ALG_SHA384, CURVE_P384, EK_POLICY_B_SHA384, EkKind
+from attest.evidence.ek import EkKind
 from attest.structures import (
     ADMIN_WITH_POLICY,
     AK_ATTRIBUTES,
@@ -20,10 +20,13 @@ from attest.structures import (
     ALG_ECDSA,
     ALG_NULL,
     ALG_SHA256,
+    ALG_SHA384,
     CURVE_P256,
+    CURVE_P384,
     DECRYPT,
     EK_ATTRIBUTES,
     EK_POLICY,
+    EK_POLICY_B_SHA384,
     FIXED_PARENT,
     FIXED_TPM,
     NO_DA,

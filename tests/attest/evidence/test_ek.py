@@ -20,10 +20,10 @@ from attest import cose, structures
 from attest.errors import AttestError
 from attest.evidence import enrol, enrol_files
 from attest.evidence.credential import make_credential
-from attest.evidence.ek import EK_POLICY_B_SHA384, EkKind, parse_ek
+from attest.evidence.ek import EkKind, parse_ek
 from attest.evidence.errors import EnrolError
 from attest.evidence.record import parse_record
-from attest.structures import Ak, Ek, StructureError, tpm2b, u16
+from attest.structures import EK_POLICY_B_SHA384, Ak, Ek, StructureError, tpm2b, u16
 from attest.tpm import Swtpm, TpmDevice, TpmError
 from attest.tpm.templates import EK
 from tests.attest.evidence.forge import POLICY_SIGNER
