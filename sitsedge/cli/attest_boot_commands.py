@@ -17,7 +17,7 @@ from attest.boot.logformat import MAX_LOG_BYTES, Record
 from attest.boot.policy import MAX_POLICY_BYTES, parse_policy
 from attest.boot.replay import MAX_PCR_FILE_BYTES, Replay, parse_pcrs, replay
 from attest.evidence.claims import MAX_EVIDENCE_BYTES, parse_evidence
-from attest.files import named
+from sitsedge.cli.files import read_bounded
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, reported
 
 IMA_LIST_BYTES_MAX = 16 * 1024 * 1024
@@ -28,12 +28,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module to ``sitsctl attest``."""
     app.command("replay")(replay_log)
     app.command("explain")(explain_log)
-
-
-def read_bounded(path: Path, high: int) -> bytes:
-    """At most ``high`` + 1 bytes of a file, so that a parser can refuse what is larger. Raises ``FileError``."""
-    with named(path), path.open("rb") as stream:
-        return stream.read(high + 1)
 
 
 def replay_log(

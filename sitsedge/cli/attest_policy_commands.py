@@ -22,8 +22,7 @@ from attest.command import GateKey
 from attest.evidence.claims import MAX_EVIDENCE_BYTES, parse_evidence
 from attest.files import named
 from attest.structures import MAX_STRUCTURE_BYTES, PCR_COUNT, parse_quote
-from sitsedge.cli.attest_boot_commands import read_bounded
-from sitsedge.cli.files import signed_file
+from sitsedge.cli.files import read_bounded, signed_file
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, reported
 from sitsedge.supervisor.keys import read_public
 

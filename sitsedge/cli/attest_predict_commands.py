@@ -14,7 +14,7 @@ from attest.boot.eventlog import EventLog, parse
 from attest.boot.logformat import MAX_LOG_BYTES
 from attest.boot.pe import MAX_IMAGE_BYTES
 from attest.files import named
-from sitsedge.cli.attest_boot_commands import read_bounded
+from sitsedge.cli.files import read_bounded
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, note, reported
 
 MAX_INITRD_BYTES = MAX_IMAGE_BYTES

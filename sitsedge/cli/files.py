@@ -19,10 +19,15 @@ HINTS = {
 """What to do, by code."""
 
 
+def read_bounded(path: Path, high: int) -> bytes:
+    """At most ``high`` + 1 bytes of a file, so that a parser can refuse what is larger. Raises ``FileError``."""
+    with named(path), path.open("rb") as stream:
+        return stream.read(high + 1)
+
+
 def read_at_most(path: Path, high: int) -> bytes:
     """The whole file. Raises ``FileError``, also (``file-size``) where it has more than ``high`` bytes."""
-    with named(path), path.open("rb") as stream:
-        data = stream.read(high + 1)
+    data = read_bounded(path, high)
     if len(data) > high:
         raise FileError("file-size", found=f"{path}: more than {high} bytes", expected=f"at most {high}")
     return data
