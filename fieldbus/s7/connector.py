@@ -31,8 +31,8 @@ class S7Tag:
 
 
 class S7Connector:
-    """Reads the tags of one block or several; ``time_member`` is the path of a DTL, DATE_AND_TIME or LDT that the program sets
-    with the values; without it samples carry the time of their reception. ``zone``: that of the CPU's clock.
+    """Reads the tags of one block or several. ``time_member`` is the path of a DTL, DATE_AND_TIME or LDT that the
+    program sets with the values, in ``zone``; without it samples carry the time of their reception.
 
     With ``run_only`` values of a CPU that is not in RUN are bad (Bad_OutOfService): the program that keeps them
     stands still. A CPU that does not tell its mode (1200/1500 over PUT/GET) needs ``run_only`` False.

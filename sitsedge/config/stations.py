@@ -21,6 +21,9 @@ MemberPath = Annotated[str, Field(min_length=1, max_length=255)]
 OWN_NAMES = frozenset({"bridge", "gate", "plc", "operator"})
 """Names of the appliance's own certificates; a station's certificate lies beside them under the station's name."""
 
+ITEM_QUEUE_MAX = 1000
+"""Values a server may be asked to keep per tag between two publishes: ten seconds at 100 Hz."""
+
 LAYOUTS_MAX = 8
 ROUTE_HOPS_MAX = 4
 
@@ -39,6 +42,11 @@ class OpcUaKeys(Strict):
     tag has to change in every cycle; in a station that is not the source's trigger its tags then stand for what the
     server last said, as long as the connection lives.
 
+    With ``tag_skew_ms_max`` a tag whose source time differs by more from the trigger's makes the sample stale instead
+    of counting as unchanged. ``item_queue``: values the server keeps per tag between two publishes, room for a source
+    faster than the publishing interval and for a client that was held up; when it overflows, whole samples are lost,
+    and no sample gets an older value than its own.
+
     ``server_certificate``: the pinned certificate, relative to the deployment file (default: ``STATE/pki/NAME.der``,
     NAME being the station's, ``server`` where it is the only one).
     """
@@ -48,7 +56,11 @@ class OpcUaKeys(Strict):
     namespace: Annotated[str, Field(min_length=1, max_length=255)]
     server_certificate: str | None = None
     publishing_interval_ms: Milliseconds = 10.0
+    item_queue: Annotated[int, Field(ge=1, le=ITEM_QUEUE_MAX)] = ITEM_QUEUE_MAX
     trigger: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    tag_skew_ms_max: Milliseconds | None = None
+    deadline_ms: Milliseconds = 2000.0
+    reconnect_ms_max: Milliseconds = 5000.0
     tags: Annotated[list[OpcUaTag], Field(min_length=1, max_length=FIELDS_MAX)]
 
 
@@ -84,7 +96,7 @@ class S7Tag(Quantity):
 
 
 class S7Keys(PolledKeys):
-    """Data blocks of a Siemens CPU, at ``rack`` and ``slot``, or behind the transport selector ``tsap`` (four hex digits).
+    """Data blocks of a Siemens CPU, by ``rack`` and ``slot`` or its transport selector ``tsap`` (four hex digits).
 
     ``time_member``: a DTL, Date_And_Time or LDT that the program sets with the values, in the time zone ``zone`` (an
     IANA name). Without it samples have the time at which they were asked for.
