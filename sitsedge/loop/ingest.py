@@ -29,7 +29,7 @@ from fieldbus.uadp import (
     UadpError,
 )
 from sitsedge.config import Deployment
-from sitsedge.config.deployment import UadpEthernetSource, UadpPublisher, UadpSource
+from sitsedge.config.sources import UadpEthernetSource, UadpPublisher, UadpSource
 from sitsedge.loop.budget import CycleRefused
 
 #: What ``sits-bridge`` sends on loopback; nothing but the bridge and this loop reads it.

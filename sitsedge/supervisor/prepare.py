@@ -28,7 +28,8 @@ from attest.tpm import Swtpm, TpmChoice, TpmDevice, find_tcti
 from fieldbus.opcua import Identity, TrustList, create_identity, load_identity
 from sitsedge.config import Deployment, GateFile, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
-from sitsedge.config.deployment import OpcUaSource, UadpSource, deployment_digest
+from sitsedge.config.deployment import deployment_digest
+from sitsedge.config.sources import OpcUaSource, UadpSource
 from sitsedge.errors import SitsError
 from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust

@@ -14,7 +14,8 @@ from attest import jsontext
 from attest.command import SessionKey
 from attest.errors import AttestError
 from attest.evidence.verdict import Check, Verdict
-from sitsedge.config.deployment import OpcUaSource, ReplayPlant, RollingMillPlant, UadpSource
+from sitsedge.config.deployment import ReplayPlant, RollingMillPlant
+from sitsedge.config.sources import OpcUaSource, UadpSource
 from sitsedge.errors import SitsError
 from sitsedge.gate.control import request_mode
 from sitsedge.gate.evidence import evidence_verifier, remembered
