@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from fieldbus.uadp import BuiltinType, DataSetLayout, PublisherId, PublisherIdType
-from sitsedge.config.deployment import FIELDS_MAX, FieldName, Milliseconds, Port, Strict
+from sitsedge.config.strict import FIELDS_MAX, FieldName, Milliseconds, Port, Strict
 
 UInt16 = Annotated[int, Field(ge=0, le=65535)]
 

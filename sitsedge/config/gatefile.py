@@ -11,16 +11,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from sitsedge.config.deployment import (
-    PROOF_BACKLOG,
-    PROOF_DEADLINE_MS,
-    FieldName,
-    Milliseconds,
-    ProofBacklog,
-    ProofDeadline,
-    Strict,
-)
+from sitsedge.config.deployment import PROOF_BACKLOG, PROOF_DEADLINE_MS, ProofBacklog, ProofDeadline
 from sitsedge.config.source import VersionOne, load_model
+from sitsedge.config.strict import FieldName, Milliseconds, Strict
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 

@@ -6,7 +6,6 @@ In the development profile what is missing is made here and said; a production p
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import shutil
 import socket
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from attest import jsontext
 from attest.boot import eventlog, measure
 from attest.boot.policy import Mismatch, make_policy, parse_policy, reference_state
 from attest.command import GateKey
@@ -28,7 +28,8 @@ from attest.tpm import Swtpm, TpmChoice, TpmDevice, find_tcti
 from fieldbus.opcua import Identity, TrustList, create_identity, load_identity
 from sitsedge.config import Deployment, GateFile, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
-from sitsedge.config.deployment import OpcUaSource, UadpSource, deployment_digest
+from sitsedge.config.deployment import deployment_digest
+from sitsedge.config.sources import OpcUaSource, UadpSource
 from sitsedge.errors import SitsError
 from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
@@ -224,7 +225,7 @@ def ensure_module(
     if model.curve is not None:
         stamp["curve"] = model.curve
     record = state.modules / BUILD_RECORD
-    if record.exists() and store.active() is not None and json.loads(record.read_text()) == stamp:
+    if record.exists() and store.active() is not None and jsontext.loads(record.read_text()) == stamp:
         return store.load_active()
     say(f"building the module from {model.onnx}: integer graph, WASM, circuit, keys, report")
     work = Path(tempfile.mkdtemp(prefix=".build-", dir=state.root))
@@ -237,7 +238,7 @@ def ensure_module(
         built = store.activate(store.import_bundle(result.path))
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    record.write_text(json.dumps(stamp))
+    record.write_text(jsontext.dumps(stamp))
     return built
 
 
