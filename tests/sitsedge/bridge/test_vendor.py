@@ -10,16 +10,12 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fieldbus.capture import Protocol
-from fieldbus.s7.values import DataType, TypeSpec, encode_value
-from fieldbus.sample import BAD_NOT_FOUND, BAD_OUT_OF_SERVICE
+from fieldbus.sample import BAD_OUT_OF_SERVICE
 from fieldbus.uadp import DataSetSample
-from sitsedge.bridge.combine import BAD_NO_DATA
 from sitsedge.bridge.sample import BAD_GONE
 from tests.fieldbus.fake_plc import FakePlc, running
-from tests.fieldbus.vendor_cpus import LogixController, MelsecCpu, S7Cpu
+from tests.fieldbus.vendor_cpus import S7Cpu
 from tests.sitsedge.bridge.support import Bridge
 
 LAYOUT = """<Document><SW.Blocks.GlobalDB ID="0"><AttributeList><Interface>
