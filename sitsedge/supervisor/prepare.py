@@ -29,6 +29,7 @@ from fieldbus.opcua import Identity, TrustList, create_identity, load_identity
 from sitsedge.config import Deployment, GateFile, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
 from sitsedge.config.deployment import deployment_digest
+from sitsedge.config.plc import OpcUaPlc
 from sitsedge.config.sources import OpcUaSource, UadpSource
 from sitsedge.errors import SitsError
 from sitsedge.gate.rules import gate_rules
@@ -170,7 +171,7 @@ def prepare(
 def _certificates(deployment: Deployment, gate: GateFile, state: StateDir) -> None:
     """Application certificates of gate, bridge, PLC and operator; a development profile makes its own."""
     names = []
-    if gate.plc is not None:
+    if isinstance(gate.plc, OpcUaPlc):
         names += ["gate", "plc", "operator"]
     if deployment.source.protocol == "opcua":
         names += ["bridge", "server"]
