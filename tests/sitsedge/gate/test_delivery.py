@@ -234,6 +234,9 @@ async def test_a_block_that_holds_something_else_is_one_alarm(rig: Rig) -> None:
 async def test_a_fault_of_this_program_ends_the_gate(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig.plc, "write", lambda **_: 1 / 0)
     await rig.deliver(1)
+    async with asyncio.timeout(10):
+        while rig.delivery.failure is None:
+            await asyncio.sleep(0)
     assert isinstance(rig.delivery.failure, ZeroDivisionError)
 
 
