@@ -22,7 +22,7 @@ from fieldbus.opcua.guard import Guard
 from fieldbus.opcua.nodes import ResolvedNode, absent_nodes, resolve
 from fieldbus.opcua.options import SubscriptionOptions
 from fieldbus.opcua.policies import PolicyChoice, ReconnectPolicy
-from fieldbus.opcua.publishing import Publisher
+from fieldbus.opcua.publishing import Publisher, PublisherCounts
 from fieldbus.opcua.renewal import Renewal
 from fieldbus.opcua.subscription import ValueSubscription
 from fieldbus.opcua.user import UserCredential
@@ -95,6 +95,7 @@ class SecureClient:
         self._prober: asyncio.Task[None] | None = None
         self._closing = False
         self._subscriptions: list[ValueSubscription] = []
+        self._counts = PublisherCounts()
         self.connects_total = 0
         """Successful connects, the first included."""
         self.last_error: OpcUaError | None = None
@@ -114,6 +115,11 @@ class SecureClient:
     def missing(self) -> tuple[str, ...]:
         """Tags that the connected server does not have."""
         return tuple(tag for tag in self._tags if tag not in self._nodes) if self.connected else ()
+
+    @property
+    def publisher_counts(self) -> PublisherCounts:
+        """Republished, lost and unknown notifications and faults, over all connections."""
+        return self._counts
 
     @property
     def identity(self) -> Identity:
@@ -322,7 +328,9 @@ class SecureClient:
     async def _connect_as(self, identity: Identity) -> None:
         lost = asyncio.Event()
         client = await self._establish(identity, on_lost=lost.set)
-        publisher = Publisher(client.uaclient.session, deadline_s=self._deadline_s, on_gone=lost.set)
+        publisher = Publisher(
+            client.uaclient.session, deadline_s=self._deadline_s, on_gone=lost.set, counts=self._counts
+        )
         nodes: dict[str, ResolvedNode] = {}
         self._subscriptions = [item for item in self._subscriptions if not item.closed]
         guard = Guard(

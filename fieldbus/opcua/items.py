@@ -189,6 +189,7 @@ async def eu_spans(session: Any, nodes: Mapping[str, Any]) -> dict[str, float]:
         element = ua.RelativePathElement()
         element.ReferenceTypeId = ua.NodeId(ua.ObjectIds.HasProperty)
         element.IncludeSubtypes = True
+        element.IsInverse = False
         element.TargetName = ua.QualifiedName("EURange", 0)
         path.RelativePath.Elements.append(element)
         paths.append(path)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from asyncua import ua
@@ -81,10 +82,25 @@ class Sequence:
             self.expected = number % SEQUENCE_MAX + 1
 
 
+@dataclass(slots=True)
+class PublisherCounts:
+    """What went wrong between a server and us; kept by the client over its connections."""
+
+    republished_total: int = 0
+    lost_total: int = 0
+    """Notifications that the server no longer had."""
+    unknown_total: int = 0
+    """Answers for subscriptions that are none of ours."""
+    faults_total: int = 0
+    """Publish requests that the server refused or answered with nonsense."""
+
+
 class Publisher:
     """Runs from the first ``add`` until ``close``. ``session``: an activated ``UaSession``."""
 
-    def __init__(self, session: Any, *, deadline_s: float, on_gone: Callable[[], None]) -> None:
+    def __init__(
+        self, session: Any, *, deadline_s: float, on_gone: Callable[[], None], counts: PublisherCounts
+    ) -> None:
         self._session = session
         self._deadline_s = deadline_s
         self._on_gone = on_gone
@@ -96,13 +112,7 @@ class Publisher:
         self._work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._creating = 0
-        self.republished_total = 0
-        self.lost_total = 0
-        """Notifications that the server no longer had."""
-        self.unknown_total = 0
-        """Answers for subscriptions that are none of ours."""
-        self.faults_total = 0
-        """Publish requests that the server refused or answered with nonsense."""
+        self._counts = counts
 
     async def create(self, parameters: Any, stream: Stream) -> Any:
         """CreateSubscription; its result. Raises as the session does."""
@@ -163,7 +173,7 @@ class Publisher:
                 self._on_gone()
                 return
             if fault:
-                self.faults_total += 1
+                self._counts.faults_total += 1
                 await asyncio.sleep(FAULT_WAIT_S)
 
     async def _settle(self, task: asyncio.Task[Any]) -> bool:
@@ -205,7 +215,7 @@ class Publisher:
             if waiting is not None and len(self._early) <= AHEAD_MAX and len(waiting) < AHEAD_MAX:
                 waiting.append(result)
             else:
-                self.unknown_total += 1
+                self._counts.unknown_total += 1
             return
         stream, sequence = entry
         stream.alive()
@@ -229,7 +239,7 @@ class Publisher:
     async def _republish(self, identifier: int, first: int, count: int, stream: Stream) -> bool:
         """Rule 3; False if anything is lost for good."""
         if count > REPUBLISH_MAX:
-            self.lost_total += count
+            self._counts.lost_total += count
             return False
         for step in range(count):
             number = (first - 1 + step) % SEQUENCE_MAX + 1
@@ -240,9 +250,9 @@ class Publisher:
                 message = None
             # asyncua's server answers with an empty message instead of Bad_MessageNotAvailable.
             if message is None or int(message.SequenceNumber) != number:
-                self.lost_total += count - step
+                self._counts.lost_total += count - step
                 return False
-            self.republished_total += 1
+            self._counts.republished_total += 1
             self._acks.append(ua.SubscriptionAcknowledgement(identifier, number))
             self._hand_on(stream, message)
         return True
