@@ -113,9 +113,9 @@ def _values(group: str, *rows: tuple[str, Id, str]) -> list[Node]:
     return [_value(f"{group}.{name}", data_type, meaning) for name, data_type, meaning in rows]
 
 
-def _counts(group: str, *rows: tuple[str, str], rule: Id = MANDATORY) -> list[Node]:
+def _counts(group: str, *rows: tuple[str, str]) -> list[Node]:
     """Counts by code or reason: the code as QualifiedName, how often as UInt64."""
-    return [_value(f"{group}.{name}", KEY_VALUE_PAIR, text, rank=ARRAY, rule=rule) for name, text in rows]
+    return [_value(f"{group}.{name}", KEY_VALUE_PAIR, meaning, rank=ARRAY) for name, meaning in rows]
 
 
 def _method(path: str, meaning: str, inputs: tuple[Argument, ...], outputs: tuple[Argument, ...]) -> list[Node]:
@@ -242,7 +242,7 @@ def _general() -> list[Node]:
         _value(
             "ApplianceType.DeviceHealthDiagnostics",
             STRING,
-            "All that is behind DeviceHealth now, in words, worst first.",
+            "All that is behind DeviceHealth now, in words.",
             rank=ARRAY,
         ),
         Node(
@@ -338,7 +338,29 @@ def _counters() -> list[Node]:
             ("CyclesRefusedByReason", "Cycles without an accepted command by reason."),
             ("AlarmsByCode", "Alarms that the gate recorded by code."),
         ),
-        *_counts(counters, ("BridgeDroppedByReason", "Samples that the bridge dropped by reason."), rule=OPTIONAL),
+    ]
+
+
+def _beside() -> list[Node]:
+    """Groups of processes that not every deployment has."""
+    bridge, prover = "ApplianceType.Bridge", "ApplianceType.Prover"
+    return [
+        _group(bridge, "The bridge, where the inputs come through one.", rule=OPTIONAL),
+        *_values(
+            bridge,
+            ("Connected", BOOLEAN, "Whether it has a connection to every source."),
+            ("Forwarded", UINT64, "Samples that it passed on."),
+            ("BadQuality", UINT64, "Samples of those whose quality was bad."),
+        ),
+        *_counts(bridge, ("DroppedByReason", "Samples that it dropped by reason.")),
+        _group(prover, "The prover, where proofs follow their commands.", rule=OPTIONAL),
+        *_values(
+            prover,
+            ("Made", UINT64, "Proofs that it made."),
+            ("Failed", UINT64, "Proofs that it gave up."),
+            ("Waiting", UINT64, "Commands whose proof it has to make."),
+            ("KeepsUp", BOOLEAN, "Whether it proves faster than commands come, as measured at its start."),
+        ),
     ]
 
 
@@ -478,6 +500,7 @@ def appliance_types() -> list[Node]:
         *_general(),
         *_epoch_and_clock(),
         *_counters(),
+        *_beside(),
         *_last(),
         *_folders(),
         *_methods(),

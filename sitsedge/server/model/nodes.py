@@ -15,7 +15,7 @@ from asyncua import ua
 from sitsedge.server.model import appliance, standard
 from sitsedge.server.model.conditions import PATHS, condition_id
 from sitsedge.server.model.config import ModelConfig
-from sitsedge.server.model.instances import APPLIANCE, BRIDGE, DEVICE, appliance_nodes
+from sitsedge.server.model.instances import APPLIANCE, DEVICE, appliance_nodes
 from sitsedge.server.model.names import DI, MACHINERY, SITS
 from sitsedge.server.model.readings import Reading, readings
 from sitsedge.server.model.space import ModelError, Space
@@ -109,7 +109,7 @@ class Nodes:
         written = 0
         config = self._config
         names = tuple(output.name for output in config.outputs)
-        for reading in readings(view, outputs=names, processes=config.processes, bridge=BRIDGE in config.processes):
+        for reading in readings(view, outputs=names, processes=config.processes):
             variable = self._variables[reading.path]
             if reading.status == variable.status and reading.value == variable.value:
                 continue

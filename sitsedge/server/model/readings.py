@@ -33,6 +33,7 @@ from sitsedge.server.model.view import (
     LoopView,
     Percentiles,
     ProcessView,
+    ProverView,
     Reach,
     RefusalView,
     View,
@@ -63,6 +64,9 @@ class Reading:
     status: int
     t_ns: int
 
+
+Speaker = GateView | LoopView | BridgeView | ProverView
+"""What a process says of itself."""
 
 Check = Callable[[Any], Any]
 """Gives the value as it is shown, or raises ValueError."""
@@ -225,7 +229,18 @@ LOOP: Final = (
     Row("Counters.Late", lambda v: v.late, count),
     Row("Counters.DeviceLedgerSize", lambda v: v.ledger_size, count),
 )
-BRIDGE: Final = (Row("Counters.BridgeDroppedByReason", lambda v: v.dropped, counts),)
+BRIDGE: Final = (
+    Row("Bridge.Connected", lambda v: v.connected, flag),
+    Row("Bridge.Forwarded", lambda v: v.forwarded, count),
+    Row("Bridge.BadQuality", lambda v: v.bad_quality, count),
+    Row("Bridge.DroppedByReason", lambda v: v.dropped, counts),
+)
+PROVER: Final = (
+    Row("Prover.Made", lambda v: v.made, count),
+    Row("Prover.Failed", lambda v: v.failed, count),
+    Row("Prover.Waiting", lambda v: v.waiting, count),
+    Row("Prover.KeepsUp", lambda v: v.keeps_up, flag),
+)
 EPOCH: Final = (
     Row("DeploymentDigest", lambda v: v.deployment_digest, text),
     Row("Epoch.Opened", lambda v: v.opened_ns, moment),
@@ -272,13 +287,15 @@ PROCESS: Final = (
 )
 
 
-def readings(view: View, *, outputs: tuple[str, ...], processes: tuple[str, ...], bridge: bool) -> Iterator[Reading]:
+def readings(view: View, *, outputs: tuple[str, ...], processes: tuple[str, ...]) -> Iterator[Reading]:
     """One reading for every variable of the appliance that is not fixed."""
     now = view.t_ns
     yield from _said(GATE, view.gate, now)
     yield from _said(LOOP, view.loop, now)
-    if bridge:
+    if "bridge" in processes:
         yield from _said(BRIDGE, view.bridge, now)
+    if "prover" in processes:
+        yield from _said(PROVER, view.prover, now)
     yield from _recorded(EPOCH, view.epoch, now)
     yield from _recorded(HEALTH, view.health, now)
     yield from _recorded(COMMAND, view.command, now)
@@ -289,7 +306,7 @@ def readings(view: View, *, outputs: tuple[str, ...], processes: tuple[str, ...]
             yield Reading(f"Processes.{name}.{reading.path}", reading.value, reading.status, reading.t_ns)
 
 
-def _said(rows: tuple[Row, ...], source: GateView | LoopView | BridgeView | None, now: int) -> Iterator[Reading]:
+def _said(rows: tuple[Row, ...], source: Speaker | None, now: int) -> Iterator[Reading]:
     """What a process said of itself."""
     if source is None:
         yield from _nothing(rows, now)
