@@ -62,7 +62,8 @@ class Nodes:
     """The appliance in a server's address space.
 
     ``device``: NodeId of the appliance. ``methods``: NodeIds of FetchRecord, FetchProof and StepDown. ``conditions``:
-    by name. ``variables``: NodeIds of all that changes, by path below the appliance.
+    by name. ``variables``: NodeIds of all that changes, by path below the appliance. ``command_refused``: the type of
+    the event for a refusal, whose own fields are Code, Found, Expected, Epoch, Sequence, LedgerIndex.
     """
 
     def __init__(self, server: Any, space: Space, config: ModelConfig, nodes: tuple[Node, ...]) -> None:
@@ -82,6 +83,7 @@ class Nodes:
             and not node.arguments
         }
         self.device = space.node_id(DEVICE)
+        self.command_refused = space.node_id(appliance.COMMAND_REFUSED)
         self.methods = MappingProxyType({name: space.node_id(Id(LOCAL, f"{prefix}{name}")) for name in METHODS})
         kinds = {condition.name: standard.HEALTH_ALARMS[condition.health] for condition in config.conditions}
         self.conditions = MappingProxyType(
