@@ -10,14 +10,14 @@ from fieldbus.opcua.errors import CertificateError, OpcUaError, quiet_asyncua
 
 if TYPE_CHECKING:
     from fieldbus.opcua.client import ReconnectPolicy, SecureClient
-    from fieldbus.opcua.server_security import secure_server
+    from fieldbus.opcua.server import secure_server
     from fieldbus.opcua.subscription import SubscriptionOptions, ValueSubscription
     from fieldbus.opcua.values import ReadResult, TagValue, WriteResult
 
 _LATER = {
     "ReconnectPolicy": "client",
     "SecureClient": "client",
-    "secure_server": "server_security",
+    "secure_server": "server",
     "SubscriptionOptions": "subscription",
     "ValueSubscription": "subscription",
     "ReadResult": "values",

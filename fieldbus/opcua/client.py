@@ -258,6 +258,8 @@ class SecureClient:
                     await subscription.start(client.uaclient.session, found)
                 done = True
         except ua.UaStatusCodeError as error:
+            if error.code == ua.StatusCodes.BadSecurityChecksFailed:
+                await refuse_other_server(self._url, server_certificate, deadline_s=self._deadline_s)
             raise status_error(int(error.code), doing=f"connecting to {self._url}") from error
         except ConnectionRefusedError as error:
             raise transport_error(error, doing="connecting", url=self._url) from error
