@@ -29,7 +29,8 @@ import numpy as np
 
 from sitsedge.bench.inference import CALLS, call_loop, kernel_loop, medians
 from sitsedge.compiler.backends.wasm import emit_wasm
-from sitsedge.compiler.graph.integer_graph import Dense, Input, IntegerGraph
+from sitsedge.compiler.graph.integer_graph import Input, IntegerGraph
+from sitsedge.compiler.graph.integer_weighted import Dense
 from sitsedge.compiler.graph.intervals import prove
 from sitsedge.compiler.graph.reference import run
 from sitsedge.compiler.reference import INT32_MAX, INT32_MIN

@@ -14,7 +14,10 @@ import numpy as np
 from sitsedge.compiler.calibration import Calibration
 from sitsedge.compiler.graph.float_graph import FloatGraph
 from sitsedge.compiler.graph.float_run import run_all
-from sitsedge.compiler.graph.integer_graph import ArgMax, Conv, Dense, Node, elements
+from sitsedge.compiler.graph.integer_graph import Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax
+from sitsedge.compiler.graph.integer_values import elements
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.intervals import ValueBounds, graph_bounds
 from sitsedge.compiler.graph.reference import values
 from sitsedge.compiler.graph.seven_bits import serves

@@ -7,36 +7,24 @@ compute it from their own copy, so a changed deployment cannot open an epoch at 
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from attest.command.rules import PROOF_BACKLOG_MAX, PROOF_DEADLINE_MS_MAX
 from attest.proof.circuit import CurveName
 from sitsedge.config.source import ConfigError, ConfigFault, VersionOne, load_model, positions_of
-from sitsedge.config.units import UNITS
+from sitsedge.config.source_check import check_source
+from sitsedge.config.sources import OpcUaSource, Source, UadpSource
+from sitsedge.config.strict import FIELDS_MAX, Identifier, Milliseconds, Strict
 
-Identifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
-Port = Annotated[int, Field(ge=1, le=65535)]
-Milliseconds = Annotated[float, Field(gt=0, le=3_600_000, allow_inf_nan=False)]
 ProofDeadline = Annotated[int, Field(ge=1, le=PROOF_DEADLINE_MS_MAX)]
 ProofBacklog = Annotated[int, Field(ge=1, le=PROOF_BACKLOG_MAX)]
-FIELDS_MAX = 64
-UDP_SOURCES_MAX = 10
-MacAddress = Annotated[str, Field(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
 PROOF_DEADLINE_MS = 60_000
 PROOF_BACKLOG = 6_000  # the same minute at 100 Hz
 PROOF_THREADS_MAX = 8
 QUEUE_MARGIN = 256  # as many commands as the loop remembers without an answer
-
-
-class Strict(BaseModel):
-    """Unknown keys are faults, values are not coerced, objects do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class ModelFiles(Strict):
@@ -61,106 +49,6 @@ class ModelFiles(Strict):
         if self.curve is not None and self.onnx is None:
             raise ValueError("'curve' only where the module is built from 'onnx': a bundle brings its own")
         return self
-
-
-class SourceField(Strict):
-    """One field of the DataSet, in wire order. ``unit`` must be the unit of the model's input of the same name."""
-
-    name: FieldName
-    unit: str
-
-    @field_validator("unit")
-    @classmethod
-    def _known(cls, unit: str) -> str:
-        if unit not in UNITS:
-            raise ValueError(f"one of the units {', '.join(sorted(UNITS))}")
-        return unit
-
-
-class UadpPublisher(Strict):
-    """Whose DataSet it is and what is in it, however it comes."""
-
-    publisher_id: Annotated[int, Field(ge=0, le=65535)]
-    writer_group_id: Annotated[int, Field(ge=0, le=65535)]
-    data_set_writer_id: Annotated[int, Field(ge=1, le=65535)]
-    fields: Annotated[list[SourceField], Field(min_length=1, max_length=FIELDS_MAX)]
-
-
-class UadpSource(UadpPublisher):
-    """A UADP publisher heard over UDP (OPC 10000-14, 7.3.2).
-
-    ``sources``: only these senders are heard; a multicast group is then joined for them alone.
-    """
-
-    protocol: Literal["uadp-udp"]
-    address: str
-    port: Port
-    interface: str | None = None
-    sources: Annotated[list[str], Field(min_length=1, max_length=UDP_SOURCES_MAX)] | None = None
-
-    @field_validator("address")
-    @classmethod
-    def _ip(cls, address: str) -> str:
-        try:
-            ipaddress.ip_address(address)
-        except ValueError:
-            raise ValueError("an IP address to listen on") from None
-        return address
-
-    @field_validator("sources")
-    @classmethod
-    def _senders(cls, sources: list[str] | None) -> list[str] | None:
-        for source in sources or ():
-            try:
-                ipaddress.IPv4Address(source)
-            except ValueError:
-                raise ValueError("IPv4 addresses of senders") from None
-        return sources
-
-
-class UadpEthernetSource(UadpPublisher):
-    """A UADP publisher heard on Ethernet (OPC 10000-14, 7.3.3; EtherType 0xB62C), which needs CAP_NET_RAW.
-
-    ``group``: multicast MAC address (default: frames to this interface). ``vlan_id``: of the only tag admitted.
-    """
-
-    protocol: Literal["uadp-ethernet"]
-    interface: Annotated[str, Field(pattern=r"^[^\s/]{1,15}$")]
-    group: MacAddress | None = None
-    vlan_id: Annotated[int, Field(ge=0, le=4095)] | None = None
-    sources: Annotated[list[MacAddress], Field(min_length=1, max_length=64)] | None = None
-
-    @field_validator("group")
-    @classmethod
-    def _multicast(cls, group: str | None) -> str | None:
-        if group is not None and not int(group[1], 16) & 1:
-            raise ValueError("a multicast MAC address (odd first byte)")
-        return group
-
-
-class OpcUaTag(Strict):
-    """A subscribed variable: browse path below the Objects folder, in the source's namespace."""
-
-    name: FieldName
-    unit: str
-    path: Annotated[str, Field(min_length=1, max_length=255)]
-
-
-class OpcUaSource(Strict):
-    """OPC UA subscriptions through ``sits-bridge``, which hands the samples to the loop as UADP on loopback.
-
-    ``trigger`` is the browse path of a variable whose change means that a cycle is complete (a row or scan counter):
-    servers do not notify a value that stayed the same, so a cycle cannot be told by its values alone. Without it every
-    tag has to change in every cycle.
-    """
-
-    protocol: Literal["opcua"]
-    endpoint: Annotated[str, Field(pattern=r"^opc\.tcp://[^\s/]+(:\d+)?(/\S*)?$")]
-    namespace: Annotated[str, Field(min_length=1, max_length=255)]
-    publishing_interval_ms: Milliseconds = 10.0
-    trigger: Annotated[str, Field(min_length=1, max_length=255)] | None = None
-    bridge_port: Port
-    tags: Annotated[list[OpcUaTag], Field(min_length=1, max_length=FIELDS_MAX)]
 
 
 class Cycle(Strict):
@@ -259,7 +147,7 @@ class Mode(Strict):
     """The mode asked for at start and who approved it (architecture: AUTO needs two names)."""
 
     initial: Literal["OFF", "SHADOW", "ADVISORY", "SUPERVISED", "AUTO"]
-    approved_by: list[Annotated[str, Field(min_length=1, max_length=64)]] = []
+    approved_by: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _approvals(self) -> Mode:
@@ -322,7 +210,7 @@ class Deployment(Strict):
     gate_id: Identifier
     gate_file: str
     model: ModelFiles = ModelFiles()
-    source: Annotated[UadpSource | UadpEthernetSource | OpcUaSource, Field(discriminator="protocol")]
+    source: Source
     cycle: Cycle
     timing: Timing
     attestation: Attestation = Attestation()
@@ -344,8 +232,10 @@ class Deployment(Strict):
 
     @model_validator(mode="after")
     def _heard(self) -> Deployment:
-        if self.simulation is not None and isinstance(self.source, UadpEthernetSource):
-            raise ValueError("no 'simulation' with a source on Ethernet: the simulated plant publishes over UDP")
+        if isinstance(self.simulation, RollingMillPlant) and not isinstance(self.source, UadpSource):
+            raise ValueError("the simulated mill only with a 'uadp-udp' source, which is how it publishes")
+        if isinstance(self.simulation, ReplayPlant) and not isinstance(self.source, OpcUaSource):
+            raise ValueError("a replay only with an 'opcua' source, which is how it publishes")
         return self
 
     @property
@@ -361,14 +251,12 @@ class Deployment(Strict):
     @property
     def field_names(self) -> tuple[str, ...]:
         """Names of the DataSet's fields in wire order."""
-        items = self.source.fields if isinstance(self.source, UadpPublisher) else self.source.tags
-        return tuple(item.name for item in items)
+        return tuple(place.name for place in self.source.dataset())
 
     @property
     def field_units(self) -> tuple[str, ...]:
         """Units in the same order."""
-        items = self.source.fields if isinstance(self.source, UadpPublisher) else self.source.tags
-        return tuple(item.unit for item in items)
+        return tuple(place.unit for place in self.source.dataset())
 
 
 def load_deployment(path: Path) -> Deployment:
@@ -390,6 +278,7 @@ def load_deployment(path: Path) -> Deployment:
         if name is not None and not (path.parent / name).exists():
             line, column = locate(path, key)
             faults.append(ConfigFault(str(path), line, column, key, f"no such file {name!r}", "an existing file"))
+    faults += check_source(path, deployment)
     if faults:
         raise ConfigError(faults)
     return deployment

@@ -11,7 +11,8 @@ from types import TracebackType
 from attest.command import CycleRefused, GateRules, parse_record
 from attest.errors import AttestError
 from attest.ledger import Ledger, RecordKind
-from sitsedge.config.deployment import Deployment, UadpSource
+from sitsedge.config.deployment import Deployment
+from sitsedge.config.sources import UadpSource
 from sitsedge.demo.relay import FrameRelay, GateRelay
 from sitsedge.errors import SitsError
 from sitsedge.gate.control import request_mode

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from sitsedge.config import load_model
-from sitsedge.config.deployment import Port, Strict
 from sitsedge.config.source import VersionOne
+from sitsedge.config.strict import Port, Strict
 from sitsedge.plant.plc import PlcSecurity
 from sitsedge.plant.signals import DATA_SET_WRITER_ID, PUBLISHER_ID, WRITER_GROUP_ID
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from sitsedge.config.deployment import FIELDS_MAX, Strict
 from sitsedge.config.gatefile import Finite
+from sitsedge.config.strict import FIELDS_MAX, Strict
 
 SPEED_MAX = 1000.0
 

@@ -6,7 +6,6 @@ In the development profile what is missing is made here and said; a production p
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import shutil
 import socket
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from attest import jsontext
 from attest.boot import eventlog, measure
 from attest.boot.policy import Mismatch, make_policy, parse_policy, reference_state
 from attest.command import GateKey
@@ -25,14 +25,18 @@ from attest.evidence.enrol import enrol_locally
 from attest.ledger.anchors import write_anchors
 from attest.proof import Curve
 from attest.tpm import Swtpm, TpmChoice, TpmDevice, find_tcti
-from fieldbus.opcua import Identity, TrustList, create_identity, load_identity
+from fieldbus.opcua import Identity, TrustList, create_identity, load_certificate, load_identity
 from sitsedge.config import Deployment, GateFile, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
-from sitsedge.config.deployment import OpcUaSource, UadpSource, deployment_digest
+from sitsedge.config.deployment import ReplayPlant, deployment_digest
+from sitsedge.config.plc import OpcUaPlc
+from sitsedge.config.sources import Bridged, UadpSource
+from sitsedge.config.stations import OpcUaStation
 from sitsedge.errors import SitsError
 from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
 from sitsedge.modules.profile import require_ceremony_keys, require_no_build
+from sitsedge.supervisor.bridging import pinned_certificate
 from sitsedge.supervisor.keys import authority, ensure_key, signing_key
 from sitsedge.supervisor.resident import prepare_resident
 from sitsedge.supervisor.revision import check_revision
@@ -89,7 +93,7 @@ def check_ports(deployment: Deployment, gate: GateFile) -> None:
     if isinstance(deployment.source, UadpSource):
         if int(deployment.source.address.split(".")[0]) < 224:
             wanted.append((socket.SOCK_DGRAM, deployment.source.address, deployment.source.port))
-    elif isinstance(deployment.source, OpcUaSource):
+    elif isinstance(deployment.source, Bridged):
         wanted.append((socket.SOCK_DGRAM, "127.0.0.1", deployment.source.bridge_port))
     if deployment.simulation is not None:
         endpoint = gate.plc.endpoint if gate.plc is not None else getattr(deployment.source, "endpoint", "")
@@ -136,7 +140,7 @@ def prepare(
         keys / "policy.key", trust / "policy.pub", development=development, what="boot policy"
     )
     gate_key = ensure_key(keys / "gate.key", trust / "gate.pub", may_create=development, what="gate")
-    _certificates(deployment, gate, state)
+    _certificates(deployment, gate, state, path.parent)
     if publisher is not None:
         PublisherTrust.from_files([publisher])  # a typed error for anything but a public key
         shutil.copyfile(publisher, trust / "publisher-added.pub")
@@ -166,13 +170,20 @@ def prepare(
     return prepared
 
 
-def _certificates(deployment: Deployment, gate: GateFile, state: StateDir) -> None:
-    """Application certificates of gate, bridge, PLC and operator; a development profile makes its own."""
+def _certificates(deployment: Deployment, gate: GateFile, state: StateDir, base: Path) -> None:
+    """Application certificates of gate, bridge, PLC and operator; a development profile makes its own.
+
+    An OPC UA server of the plant has its own; its certificate is pinned and must be there.
+    """
     names = []
-    if gate.plc is not None:
+    if isinstance(gate.plc, OpcUaPlc):
         names += ["gate", "plc", "operator"]
-    if deployment.source.protocol == "opcua":
-        names += ["bridge", "server"]
+    stations = deployment.source.all_stations() if isinstance(deployment.source, Bridged) else ()
+    servers = [station for station in stations if isinstance(station, OpcUaStation)]
+    if servers:
+        names += ["bridge"]
+    if isinstance(deployment.simulation, ReplayPlant):
+        names += ["server"]
     for name in names:
         identity = _identity(deployment, state, name)
         folders = {
@@ -182,6 +193,8 @@ def _certificates(deployment: Deployment, gate: GateFile, state: StateDir) -> No
         }
         for folder in folders.get(name, ()):
             TrustList(state.pki / folder).add(identity.certificate)
+    for station in servers:
+        load_certificate(pinned_certificate(station, base, state.pki))
 
 
 def _identity(deployment: Deployment, state: StateDir, name: str) -> Identity:
@@ -224,7 +237,7 @@ def ensure_module(
     if model.curve is not None:
         stamp["curve"] = model.curve
     record = state.modules / BUILD_RECORD
-    if record.exists() and store.active() is not None and json.loads(record.read_text()) == stamp:
+    if record.exists() and store.active() is not None and jsontext.loads(record.read_text()) == stamp:
         return store.load_active()
     say(f"building the module from {model.onnx}: integer graph, WASM, circuit, keys, report")
     work = Path(tempfile.mkdtemp(prefix=".build-", dir=state.root))
@@ -237,7 +250,7 @@ def ensure_module(
         built = store.activate(store.import_bundle(result.path))
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    record.write_text(json.dumps(stamp))
+    record.write_text(jsontext.dumps(stamp))
     return built
 
 

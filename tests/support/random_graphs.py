@@ -11,25 +11,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from sitsedge.compiler.graph.integer_graph import (
-    INT16_MAX,
-    TABLE_MAX,
-    ArgMax,
-    Concat,
-    Conv,
-    Dense,
-    Input,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Node,
-    Product,
-    Select,
-    Shape,
-    Sum,
-    Table,
-    elements,
-)
+from sitsedge.compiler.graph.integer_graph import INT16_MAX, Input, IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Concat, Leaky, MaxPool, Product, Select, Sum, Table
+from sitsedge.compiler.graph.integer_values import TABLE_MAX, Shape, elements
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.intervals import ValueBounds, node_bounds, prove
 from sitsedge.compiler.graph.reference import run
 

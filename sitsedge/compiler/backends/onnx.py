@@ -21,25 +21,10 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Concat,
-    Conv,
-    Dense,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Node,
-    Pads,
-    Pair,
-    Product,
-    Select,
-    Shape,
-    Sum,
-    Table,
-    elements,
-    planes,
-)
+from sitsedge.compiler.graph.integer_graph import IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Concat, Leaky, MaxPool, Product, Select, Sum, Table
+from sitsedge.compiler.graph.integer_values import Pads, Pair, Shape, elements, planes
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.reference import INT16_MIN, INT32_MAX, INT32_MIN, Ints
 
 OPSET = 18

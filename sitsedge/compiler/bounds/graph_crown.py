@@ -24,23 +24,10 @@ from typing import assert_never
 import numpy as np
 
 from sitsedge.compiler.bounds.crown import TINY, UNIT, Floats, line_above
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Concat,
-    Conv,
-    Dense,
-    Input,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Node,
-    Product,
-    Select,
-    Sum,
-    Table,
-    elements,
-    planes,
-)
+from sitsedge.compiler.graph.integer_graph import Input, IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Concat, Leaky, MaxPool, Product, Select, Sum, Table
+from sitsedge.compiler.graph.integer_values import elements, planes
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.intervals import ValueBounds, node_bounds
 from sitsedge.compiler.graph.reference import weighted_sums
 from sitsedge.compiler.reference import INT32_MIN, Ints

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sitsedge.compiler.graph.integer_graph import Dense, Input, IntegerGraph
+from sitsedge.compiler.graph.integer_graph import Input, IntegerGraph
+from sitsedge.compiler.graph.integer_weighted import Dense
 from sitsedge.compiler.reference import INT32_MAX, INT32_MIN, IntegerLayer, IntegerModel
 
 

@@ -13,20 +13,9 @@ from typing import assert_never
 import numpy as np
 
 from sitsedge.compiler.errors import QuantiseError
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Concat,
-    Conv,
-    Dense,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Node,
-    Product,
-    Select,
-    Sum,
-    Table,
-)
+from sitsedge.compiler.graph.integer_graph import IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Concat, Leaky, MaxPool, Product, Select, Sum, Table
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.reference import compute, weighted_sums
 from sitsedge.compiler.reference import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, Ints
 

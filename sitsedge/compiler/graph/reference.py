@@ -12,21 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sitsedge.compiler.errors import InputRangeError
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Concat,
-    Conv,
-    Dense,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Node,
-    Product,
-    Select,
-    Sum,
-    Table,
-    planes,
-)
+from sitsedge.compiler.graph.integer_graph import IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Concat, Leaky, MaxPool, Product, Select, Sum, Table
+from sitsedge.compiler.graph.integer_values import planes
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.reference import INT16_MIN, Ints
 
 EXACT_BITS = 53

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sitsedge.compiler.graph.integer_graph import Conv, Dense
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.intervals import ValueBounds
 from sitsedge.compiler.reference import IN_SHIFT_MAX, Ints
 

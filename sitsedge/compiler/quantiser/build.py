@@ -9,6 +9,8 @@ import numpy as np
 
 from sitsedge.compiler.errors import QuantiseError
 from sitsedge.compiler.graph import integer_graph as ig
+from sitsedge.compiler.graph import integer_nodes as nd
+from sitsedge.compiler.graph import integer_values as iv
 from sitsedge.compiler.graph.float_graph import (
     Affine,
     ArgMax,
@@ -50,7 +52,7 @@ class Trial:
     fits: Fits
     nodes: list[ig.Node] = field(default_factory=list)
     values: dict[str, Value] = field(default_factory=dict)
-    shapes: dict[str, ig.Shape] = field(default_factory=dict)
+    shapes: dict[str, iv.Shape] = field(default_factory=dict)
 
     def add(self, node: ig.Node, real: Floats) -> Value:
         """Append ``node``, whose counts stand for ``real`` physical units each."""
@@ -93,28 +95,28 @@ def _make(trial: Trial, node: Node) -> None:
             _product(trial, node, before)
         case MaxPool():
             kernel, strides, pads = _window(node)
-            made = ig.MaxPool.make(name, first, kernel=kernel, strides=strides, pads=pads)
+            made = nd.MaxPool.make(name, first, kernel=kernel, strides=strides, pads=pads)
             channels = real.reshape(real.shape[0], -1)[:, 0]
             trial.add(made, channels.reshape(-1, *(1,) * (real.ndim - 1)))
         case Leaky():
             multiplier, shift = slope(node.slope)
-            trial.add(ig.Leaky.make(name, first, multiplier=multiplier, shift=shift), real)
+            trial.add(nd.Leaky.make(name, first, multiplier=multiplier, shift=shift), real)
         case Function():
             _table(trial, node, before[0])
         case Select():
             indices = node.indices.reshape(-1)
-            made_select = ig.Select.make(name, first, indices=indices, shape=node.shape)
+            made_select = nd.Select.make(name, first, indices=indices, shape=node.shape)
             trial.add(made_select, real.reshape(-1)[indices].reshape(node.shape))
         case Concat():
             joined = np.concatenate([value.real for value in before], axis=node.axis)
-            trial.add(ig.Concat.make(name, node.inputs, axis=node.axis), joined)
+            trial.add(nd.Concat.make(name, node.inputs, axis=node.axis), joined)
         case ArgMax():
-            trial.add(ig.ArgMax(name, first), np.ones(1))
+            trial.add(nd.ArgMax(name, first), np.ones(1))
         case _:
             raise AssertionError(f"{node.kind} is lowered before")
 
 
-def _window(node: MaxPool) -> tuple[ig.Pair, ig.Pair, ig.Pads]:
+def _window(node: MaxPool) -> tuple[iv.Pair, iv.Pair, iv.Pads]:
     kernel, strides, pads = node.kernel, node.strides, node.pads
     if len(kernel) == 1:
         return (1, kernel[0]), (1, strides[0]), (0, pads[0], 0, pads[1])
@@ -123,15 +125,15 @@ def _window(node: MaxPool) -> tuple[ig.Pair, ig.Pair, ig.Pads]:
 
 def slope(value: float) -> tuple[int, int]:
     """Multiplier and shift of a slope: the fewest bits within ``SLOPE_ERROR``, else as near as the format allows."""
-    for shift in range(ig.LEAKY_SHIFT_MAX + 1):
+    for shift in range(iv.LEAKY_SHIFT_MAX + 1):
         multiplier = round(value * (1 << shift))
-        if multiplier > ig.MULTIPLIER_MAX:
+        if multiplier > iv.MULTIPLIER_MAX:
             break
         if abs(multiplier / (1 << shift) - value) <= SLOPE_ERROR * value:
             return multiplier, shift
-    nearest = [s for s in range(ig.LEAKY_SHIFT_MAX + 1) if round(value * (1 << s)) <= ig.MULTIPLIER_MAX]
+    nearest = [s for s in range(iv.LEAKY_SHIFT_MAX + 1) if round(value * (1 << s)) <= iv.MULTIPLIER_MAX]
     if not nearest:
-        raise QuantiseError("unsupported", found=f"a slope of {value:g}", expected=f"at most {ig.MULTIPLIER_MAX}")
+        raise QuantiseError("unsupported", found=f"a slope of {value:g}", expected=f"at most {iv.MULTIPLIER_MAX}")
     return round(value * (1 << nearest[-1])), nearest[-1]
 
 
@@ -151,7 +153,7 @@ def _weighted(trial: Trial, node: Dense | Conv | Affine) -> None:
     flat = isinstance(node, Affine) and len(node.shape) == 1
     if flat:
         size = node.shape[0]
-        columns = ig.Select.make(f"{node.name}.columns", source, indices=np.arange(size), shape=(size, 1))
+        columns = nd.Select.make(f"{node.name}.columns", source, indices=np.arange(size), shape=(size, 1))
         source = columns.name
         trial.add(columns, trial.values[node.inputs[0]].real[:, None])
     made, real = make_weighted(
@@ -170,7 +172,7 @@ def _weighted(trial: Trial, node: Dense | Conv | Affine) -> None:
     wide = (-1, *(1,) * (len(trial.shapes[source]) - 1)) if not isinstance(node, Dense) else (-1,)
     trial.add(made, real.reshape(wide))
     if flat and not last:
-        back = ig.Select.make(node.name, made.name, indices=np.arange(size), shape=(size,))
+        back = nd.Select.make(node.name, made.name, indices=np.arange(size), shape=(size,))
         trial.add(back, real)
 
 
@@ -181,7 +183,7 @@ def _twice(trial: Trial, node: Dense | Conv | Affine, source: str) -> str:
     groups = node.groups if isinstance(node, Conv) else channels if isinstance(node, Affine) else 1
     order = twice(channels, groups)
     indices = np.arange(before.real.size).reshape(channels, -1)[order].reshape(-1)
-    made = ig.Select.make(f"{node.name}.twice", source, indices=indices, shape=(2 * channels, *space))
+    made = nd.Select.make(f"{node.name}.twice", source, indices=indices, shape=(2 * channels, *space))
     trial.add(made, before.real[order])
     return made.name
 
@@ -214,19 +216,19 @@ def _sum(trial: Trial, node: Sum | Clamp, before: list[Value]) -> None:
     finest = min(*reals, factor)
     ups = tuple(powers_of_two(real / finest) for real in reals)
     shift = powers_of_two(factor / finest)
-    if max(ups) > ig.UP_SHIFT_MAX:
+    if max(ups) > iv.UP_SHIFT_MAX:
         raise QuantiseError(
             "sum-range",
             found=f"{node.origin or node.name} adds values whose counts differ by 2^{max(ups)}",
-            expected=f"at most 2^{ig.UP_SHIFT_MAX}",
+            expected=f"at most 2^{iv.UP_SHIFT_MAX}",
             hint="choose a coarser output scale in the limits file",
         )
     low = max(INT32_MIN, int(np.clip(np.rint(node.low / factor), INT32_MIN, INT32_MAX)))
     high = int(np.clip(np.rint(node.high / factor), INT32_MIN, INT32_MAX))
 
-    def made(largest: int) -> ig.Sum:
+    def made(largest: int) -> nd.Sum:
         lowest = max(low, -largest) if largest < INT32_MAX else low
-        return ig.Sum.make(
+        return nd.Sum.make(
             node.name, node.inputs, up_shifts=ups, shift=shift, low=min(lowest, high), high=min(high, largest)
         )
 
@@ -243,9 +245,9 @@ def _product(trial: Trial, node: Product, before: list[Value]) -> None:
     top = float(reach(values, rule=format_.rule, largest_count=format_.largest, saturates=format_.saturate)[0])
     shift = int(np.clip(np.ceil(np.log2(max(top, 1.0) / format_.largest) - 1e-9), 0, SHIFT_MAX))
 
-    def made(largest: int) -> ig.Product:
+    def made(largest: int) -> nd.Product:
         low = INT32_MIN if largest == INT32_MAX else -largest
-        return ig.Product.make(node.name, *node.inputs, shift=shift, low=low, high=largest)
+        return nd.Product.make(node.name, *node.inputs, shift=shift, low=low, high=largest)
 
     def bounds() -> ValueBounds:
         return node_bounds(made(INT32_MAX), *(value.bounds for value in before))
@@ -259,13 +261,13 @@ def _product(trial: Trial, node: Product, before: list[Value]) -> None:
 def _table(trial: Trial, node: Function, before: Value) -> None:
     low, high = int(before.bounds.low.min()), int(before.bounds.high.max())
     factor = trial.factors[node.name]
-    if high - low >= ig.TABLE_MAX:
+    if high - low >= iv.TABLE_MAX:
         raise QuantiseError(
             "table-range",
             found=f"{node.origin or node.name} of {high - low + 1} different counts",
-            expected=f"at most {ig.TABLE_MAX}",
+            expected=f"at most {iv.TABLE_MAX}",
         )
     arguments: Floats = np.arange(low, high + 1, dtype=np.float64) * float(before.real.flat[0])
     entries = np.rint(apply_function(node.function, node.parameters, arguments) / factor)
     table: Ints = np.clip(entries, -INT16_MAX, INT16_MAX).astype(np.int64)
-    trial.add(ig.Table.make(node.name, node.inputs[0], values=table, first=low), np.array(factor))
+    trial.add(nd.Table.make(node.name, node.inputs[0], values=table, first=low), np.array(factor))

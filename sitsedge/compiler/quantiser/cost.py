@@ -7,19 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Conv,
-    Dense,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Node,
-    Product,
-    Sum,
-    Table,
-    elements,
-)
+from sitsedge.compiler.graph.integer_graph import IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Leaky, MaxPool, Product, Sum, Table
+from sitsedge.compiler.graph.integer_values import elements
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.intervals import ValueBounds, graph_bounds
 from sitsedge.compiler.reference import Ints
 

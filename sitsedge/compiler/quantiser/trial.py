@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sitsedge.compiler.graph.float_graph import FloatGraph, Floats
-from sitsedge.compiler.graph.integer_graph import Conv, Dense, IntegerGraph
+from sitsedge.compiler.graph.integer_graph import IntegerGraph
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.intervals import ValueBounds
 from sitsedge.compiler.graph.model import GraphModel
 from sitsedge.compiler.graph.seven_bits import serves

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sitsedge.compiler.errors import QuantiseError
-from sitsedge.compiler.graph import integer_graph as ig
+from sitsedge.compiler.graph import integer_weighted as iw
 from sitsedge.compiler.graph.float_graph import Affine, Conv, Dense, Floats
 from sitsedge.compiler.graph.intervals import ValueBounds, node_bounds
 from sitsedge.compiler.quantiser.fine import FINE_IN_SHIFT_MAX, FINE_WEIGHT_MAX, doubled_bounds, split
@@ -61,7 +61,7 @@ def make_weighted(
     last: bool,
     fits: Fits,
     fitted: bool = True,
-) -> tuple[ig.Dense | ig.Conv, Floats]:
+) -> tuple[iw.Dense | iw.Conv, Floats]:
     """The integer node and the physical value of one count of each of its channels (out,).
 
     ``factors`` are given where they are not free. With ``format_.fine`` the node reads ``source`` with the channels of
@@ -213,22 +213,22 @@ def _node(
     shift: Ints | None = None,
     low: object = INT32_MIN,
     high: object = INT32_MAX,
-) -> ig.Dense | ig.Conv:
+) -> iw.Dense | iw.Conv:
     shifts = scaled.shift if shift is None else shift
     in_shift = scaled.in_shift
     if fine:
         weights, in_shift = split(layer, weights, in_shift)
     if isinstance(node, Dense):
-        return ig.Dense.make(
+        return iw.Dense.make(
             name, source, weights=weights[:, :, 0, 0], bias=bias, shift=shifts, in_shift=in_shift, low=low, high=high
         )
-    return ig.Conv.make(
+    return iw.Conv.make(
         name, source, weights=weights, bias=bias, shift=shifts, in_shift=in_shift, low=low, high=high,
         strides=layer.strides, pads=layer.pads, dilations=layer.dilations, groups=layer.groups,
     )  # fmt: skip
 
 
-def _roomy(layer: Layer, made: ig.Dense | ig.Conv, bounds: ValueBounds, scaled: _Scaled) -> Ints:
+def _roomy(layer: Layer, made: iw.Dense | iw.Conv, bounds: ValueBounds, scaled: _Scaled) -> Ints:
     """Shifts under which every value inside its limits is proven to fit int16."""
     real = np.exp2(scaled.shift) / scaled.gain
     top = np.minimum(layer.high / real, _channel_most(node_bounds(made, bounds).high))
@@ -245,7 +245,7 @@ def _channel_most(values: Ints) -> Ints:
 
 def _limits(
     layer: Layer,
-    made: ig.Dense | ig.Conv,
+    made: iw.Dense | iw.Conv,
     bounds: ValueBounds,
     format_: Format,
     real: Floats,

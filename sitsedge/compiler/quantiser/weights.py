@@ -13,7 +13,7 @@ import numpy as np
 
 from sitsedge.compiler.errors import QuantiseError
 from sitsedge.compiler.graph.float_graph import Affine, Conv, Dense, Floats
-from sitsedge.compiler.graph.integer_graph import Pads, Pair, planes
+from sitsedge.compiler.graph.integer_values import Pads, Pair, planes
 from sitsedge.compiler.reference import INT32_MAX, Ints
 from sitsedge.compiler.rounding import fit_rows, importance
 

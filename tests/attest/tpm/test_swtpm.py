@@ -81,7 +81,8 @@ def test_damaged_state_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "tpm" / "tpm2-00.permall").write_bytes(b"not a TPM state")
     with pytest.raises(TpmError) as caught:
         _use(simulator)
-    assert caught.value.code in ("swtpm-start", "tpm-lost", "tpm-refused")
+    # Where it ends between its first connection and ours there is no socket any more.
+    assert caught.value.code in ("swtpm-start", "tpm-lost", "tpm-refused", "tpm-unreachable")
     simulator.stop()
 
 

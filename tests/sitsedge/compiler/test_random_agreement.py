@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sitsedge.compiler.graph.integer_graph import Dense, IntegerGraph
+from sitsedge.compiler.graph.integer_graph import IntegerGraph
+from sitsedge.compiler.graph.integer_weighted import Dense
 from sitsedge.compiler.graph.reference import run
 from tests.sitsedge.compiler import random_agreement
 from tests.sitsedge.compiler.importer.wide_nets import NAMES

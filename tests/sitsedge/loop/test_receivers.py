@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from fieldbus.net import EthernetReceiver, EthernetSender, UdpReceiver, UdpSender, VlanTag
 from fieldbus.uadp import LayoutWriter
 from sitsedge.config import Deployment, load_deployment
-from sitsedge.config.deployment import UadpEthernetSource, UadpSource
+from sitsedge.config.sources import UadpEthernetSource, UadpSource
 from sitsedge.loop.ingest import Ingest, layout_of, open_receiver
 from tests.support.namespaces import Namespace
 

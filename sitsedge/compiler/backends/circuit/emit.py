@@ -20,23 +20,10 @@ from attest.proof.errors import CircuitError
 from sitsedge.compiler.backends.circuit.maximum import Bounded, arg_max, maximum, on_one_wire
 from sitsedge.compiler.backends.circuit.piecewise import leaky, table
 from sitsedge.compiler.backends.circuit.requantise import ONE, Rounding, requantised
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Concat,
-    Conv,
-    Dense,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Node,
-    Product,
-    Select,
-    Shape,
-    Sum,
-    Table,
-    elements,
-    planes,
-)
+from sitsedge.compiler.graph.integer_graph import IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Concat, Leaky, MaxPool, Product, Select, Sum, Table
+from sitsedge.compiler.graph.integer_values import Shape, elements, planes
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.intervals import ValueBounds, prove
 from sitsedge.compiler.reference import Ints
 

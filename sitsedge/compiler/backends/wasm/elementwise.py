@@ -8,7 +8,7 @@ from sitsedge.compiler.backends.wasm.code import Code, Place
 from sitsedge.compiler.backends.wasm.kernels import store
 from sitsedge.compiler.backends.wasm.layout import NO_PADS, Region
 from sitsedge.compiler.backends.wasm.plan import Plan
-from sitsedge.compiler.graph.integer_graph import Leaky, Product, Sum, Table
+from sitsedge.compiler.graph.integer_nodes import Leaky, Product, Sum, Table
 from sitsedge.compiler.reference import INT32_MAX, INT32_MIN
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sitsedge.compiler.errors import CompileError
-from sitsedge.compiler.graph.integer_graph import Pads, Shape, planes
+from sitsedge.compiler.graph.integer_values import Pads, Shape, planes
 from sitsedge.compiler.reference import Ints
 
 BASE_ADDRESS = 64

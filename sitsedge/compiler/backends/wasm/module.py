@@ -31,20 +31,9 @@ from sitsedge.compiler.backends.wasm.moves import (
 from sitsedge.compiler.backends.wasm.plan import Held, Plan, Unroll
 from sitsedge.compiler.backends.wasm.weighted import emit_weighted
 from sitsedge.compiler.errors import CompileError
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Concat,
-    Conv,
-    Dense,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Node,
-    Product,
-    Select,
-    Sum,
-    Table,
-)
+from sitsedge.compiler.graph.integer_graph import IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Concat, Leaky, MaxPool, Product, Select, Sum, Table
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.intervals import prove
 from sitsedge.compiler.reference import INT32_MAX, INT32_MIN, Ints
 

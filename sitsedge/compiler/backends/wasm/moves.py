@@ -10,7 +10,8 @@ import numpy as np
 from sitsedge.compiler.backends.wasm.code import VECTOR, Code, Place
 from sitsedge.compiler.backends.wasm.layout import Region
 from sitsedge.compiler.backends.wasm.plan import Plan
-from sitsedge.compiler.graph.integer_graph import ArgMax, Concat, MaxPool, Select, elements
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Concat, MaxPool, Select
+from sitsedge.compiler.graph.integer_values import elements
 from sitsedge.compiler.reference import INT16_MIN, INT32_MIN, Ints
 
 WINDOW_UNROLLED_MAX = 16

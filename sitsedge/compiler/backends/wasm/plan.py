@@ -11,14 +11,10 @@ import numpy as np
 from sitsedge.compiler.backends.wasm.code import VECTOR, Code, Place
 from sitsedge.compiler.backends.wasm.layout import NO_PADS, Memory, Region
 from sitsedge.compiler.graph import seven_bits
-from sitsedge.compiler.graph.integer_graph import (
-    Conv,
-    Dense,
-    IntegerGraph,
-    Node,
-    Pads,
-    Select,
-)
+from sitsedge.compiler.graph.integer_graph import IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import Select
+from sitsedge.compiler.graph.integer_values import Pads
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.intervals import ValueBounds
 from sitsedge.compiler.reference import Ints
 

@@ -20,7 +20,7 @@ from sitsedge.compiler.backends.wasm.kernels import Requantise, Unit, Work, cons
 from sitsedge.compiler.backends.wasm.layout import BLOCK, Region, round_up
 from sitsedge.compiler.backends.wasm.plan import Held, Plan
 from sitsedge.compiler.backends.wasm.tables import tables_kernel
-from sitsedge.compiler.graph.integer_graph import Conv, Dense
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.seven_bits import fits_int8
 from sitsedge.compiler.reference import Ints
 

@@ -19,18 +19,9 @@ from attest.proof.witness import signed_witness
 from sitsedge.compiler.backends.circuit.emit import GraphCircuit, emit_circuit
 from sitsedge.compiler.circuit_plan import count_constraints
 from sitsedge.compiler.graph.chain import graph_of as chain
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Conv,
-    Dense,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Product,
-    Select,
-    Sum,
-    Table,
-)
+from sitsedge.compiler.graph.integer_graph import IntegerGraph
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Leaky, MaxPool, Product, Select, Sum, Table
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.reference import run
 from sitsedge.compiler.reference import IntegerModel
 from tests.attest.proof.forge import ORDERS, binds, false_witness, without_row

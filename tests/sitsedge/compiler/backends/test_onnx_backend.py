@@ -10,20 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sitsedge.compiler.backends.onnx import emit_onnx
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Conv,
-    Dense,
-    Input,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Node,
-    Product,
-    Shape,
-    Sum,
-    Table,
-)
+from sitsedge.compiler.graph.integer_graph import Input, IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Leaky, MaxPool, Product, Sum, Table
+from sitsedge.compiler.graph.integer_values import Shape
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.intervals import prove
 from sitsedge.compiler.graph.reference import run
 from tests.support.random_graphs import graphs, interesting_rows

@@ -13,20 +13,9 @@ from hypothesis import strategies as st
 from sitsedge.compiler.backends.wasm import NO_UNROLL, Unroll, emit_wasm
 from sitsedge.compiler.backends.wasm.layout import MEMORY_BYTES_MAX, NEVER_ADDRESS, Memory
 from sitsedge.compiler.errors import CompileError, QuantiseError
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Concat,
-    Conv,
-    Dense,
-    Input,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Product,
-    Select,
-    Sum,
-    Table,
-)
+from sitsedge.compiler.graph.integer_graph import Input, IntegerGraph
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Concat, Leaky, MaxPool, Product, Select, Sum, Table
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.reference import run
 from sitsedge.compiler.wasm_check import require_integer_only
 from sitsedge.sandbox import Sandbox, SandboxInputError, SandboxLimits

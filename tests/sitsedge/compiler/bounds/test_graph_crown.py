@@ -11,20 +11,9 @@ from hypothesis import strategies as st
 
 from sitsedge.compiler.bounds.graph_crown import graph_crown, windows
 from sitsedge.compiler.bounds.graphs import Between, decide_between, output_bounds
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Conv,
-    Dense,
-    Input,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Node,
-    Product,
-    Select,
-    Sum,
-    Table,
-)
+from sitsedge.compiler.graph.integer_graph import Input, IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Leaky, MaxPool, Product, Select, Sum, Table
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.model import GraphModel
 from sitsedge.compiler.graph.reference import compute, values
 from tests.support.random_graphs import random_graph

@@ -9,21 +9,9 @@ import numpy as np
 import pytest
 
 from sitsedge.compiler.errors import QuantiseError
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Concat,
-    Conv,
-    Dense,
-    Input,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Node,
-    Product,
-    Select,
-    Sum,
-    Table,
-)
+from sitsedge.compiler.graph.integer_graph import Input, IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Concat, Leaky, MaxPool, Product, Select, Sum, Table
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 
 X = Input.make("x", (4, 5), box_low=-10, box_high=10)
 

@@ -12,18 +12,9 @@ from hypothesis import strategies as st
 
 from sitsedge.compiler.errors import QuantiseError
 from sitsedge.compiler.graph.chain import graph_of
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Conv,
-    Dense,
-    Input,
-    IntegerGraph,
-    Leaky,
-    Node,
-    Product,
-    Sum,
-    Table,
-)
+from sitsedge.compiler.graph.integer_graph import Input, IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Leaky, Product, Sum, Table
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.intervals import graph_bounds, node_bounds, prove
 from sitsedge.compiler.graph.reference import accumulate, values
 from sitsedge.compiler.intervals import model_bounds

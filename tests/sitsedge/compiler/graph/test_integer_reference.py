@@ -13,21 +13,9 @@ from hypothesis import strategies as st
 
 from sitsedge.compiler.errors import InputRangeError
 from sitsedge.compiler.graph.chain import graph_of, model_of
-from sitsedge.compiler.graph.integer_graph import (
-    ArgMax,
-    Concat,
-    Conv,
-    Dense,
-    Input,
-    IntegerGraph,
-    Leaky,
-    MaxPool,
-    Node,
-    Product,
-    Select,
-    Sum,
-    Table,
-)
+from sitsedge.compiler.graph.integer_graph import Input, IntegerGraph, Node
+from sitsedge.compiler.graph.integer_nodes import ArgMax, Concat, Leaky, MaxPool, Product, Select, Sum, Table
+from sitsedge.compiler.graph.integer_weighted import Conv, Dense
 from sitsedge.compiler.graph.reference import products, run, values
 from tests.sitsedge.compiler.nets import interesting_rows as chain_rows
 from tests.sitsedge.compiler.nets import models

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sitsedge.compiler.graph import integer_graph as ig
+from sitsedge.compiler.graph import integer_weighted as iw
 from sitsedge.compiler.graph.intervals import prove
 from sitsedge.compiler.quantise import Goal
 from sitsedge.compiler.quantiser import search
@@ -46,7 +46,7 @@ def test_the_halves_of_a_weight_give_its_sums(data: st.DataObject, groups: int, 
     assert both.max() <= IN_SHIFT_MAX
     x = np.random.default_rng(channels).integers(-100, 101, (5, channels))
     order = twice(channels, groups)
-    doubled = ig.Conv.make("d", "x", weights=halves, in_shift=both, groups=groups)
+    doubled = iw.Conv.make("d", "x", weights=halves, in_shift=both, groups=groups)
     of_group = (x << shifts).reshape(5, groups, per_group)
     wanted = np.einsum("rgc,goc->rgo", of_group, weights.reshape(groups, -1, per_group)).reshape(5, outputs)
     got = np.einsum(
@@ -66,7 +66,7 @@ def test_twelve_bits_are_several_times_nearer_than_eight_and_cost_few_rows() -> 
     eight, twelve = trials(relu_cnn(1), Format(12, saturate=False), Format(12, saturate=False, fine=True))
     assert twelve.rms < eight.rms / 3
     assert twelve.rows < 1.3 * eight.rows
-    assert max(np.abs(node.weights).max() for node in twelve.graph.nodes if isinstance(node, ig.Dense | ig.Conv)) <= 127
+    assert max(np.abs(node.weights).max() for node in twelve.graph.nodes if isinstance(node, iw.Dense | iw.Conv)) <= 127
     prove(twelve.graph)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from sitsedge.compiler.backends.wasm import emit_variants
 from sitsedge.compiler.errors import QuantiseError
-from sitsedge.compiler.graph import integer_graph as ig
+from sitsedge.compiler.graph import integer_weighted as iw
 from sitsedge.compiler.graph.float_graph import Dense, FloatGraph
 from sitsedge.compiler.graph.float_run import run as run_float
 from sitsedge.compiler.graph.intervals import prove
@@ -105,7 +105,7 @@ def test_speed_reads_values_of_both_signs_fast_too(name: str) -> None:
     fast = quantise_graph(made.graph, made.scales, *rows, goal=Goal(0.05, 0.3), prefer="speed")
     assert fast.meets_goal
     assert fast.wide == 1
-    weighted = [node.name for node in fast.graph.nodes if isinstance(node, ig.Dense | ig.Conv)]
+    weighted = [node.name for node in fast.graph.nodes if isinstance(node, iw.Dense | iw.Conv)]
     assert emit_variants(fast.graph).relaxed_nodes == tuple(weighted[1:])
 
 
