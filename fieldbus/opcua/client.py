@@ -355,8 +355,6 @@ class SecureClient:
                     await subscription.start(publisher, client.uaclient.session, found)
                 done = True
         except ua.UaStatusCodeError as error:
-            if error.code == ua.StatusCodes.BadSecurityChecksFailed:
-                await refuse_other_server(self._url, server_certificate, deadline_s=self._deadline_s)
             raise status_error(int(error.code), doing=f"connecting to {self._url}") from error
         except PEER_ERRORS as error:
             raise transport_error(error, doing="connecting", url=self._url) from error
