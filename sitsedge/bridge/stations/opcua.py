@@ -29,6 +29,7 @@ from fieldbus.opcua import (
 from sitsedge.bridge.combine import StationSample
 from sitsedge.bridge.sample import (
     BAD_GONE,
+    BAD_WAITING,
     Assembler,
     FieldValue,
     LatestAssembler,
@@ -132,7 +133,7 @@ class SubscribedStation:
         """See :class:`~sitsedge.bridge.stations.RunningStation`."""
         if not self._client.connected or self._subscription is None:
             return "connecting"
-        return "degraded" if self._lacking() or self._claim() is not None else "running"
+        return "degraded" if self._unmonitored() or self._claim() is not None else "running"
 
     async def run(self) -> None:
         """Until cancelled. Raises OpcUaError for a server that contradicts the configuration at first contact, also
@@ -209,9 +210,9 @@ class SubscribedStation:
             self.look(time.time_ns())
 
     def _ended(self, value: ReadResult) -> bool:
-        """Whether ``value`` is the client's word that a tag has none any more, which has no time. It stands until the
-        server says something else of the tag."""
-        if value.t_source_ns is None and value.status >> 30 >= 2:
+        """Whether ``value`` says that a tag has none any more, as the client does for a lost connection: it has no
+        time, and stands until the server says something else of the tag. (A tag that has none yet is another thing.)"""
+        if value.t_source_ns is None and value.status >> 30 >= 2 and value.status != BAD_WAITING:
             self._gone[value.tag] = value.status
             return True
         self._gone.pop(value.tag, None)
@@ -233,9 +234,13 @@ class SubscribedStation:
         self._deliver(sample)
 
     def _lacking(self) -> dict[str, int]:
-        """Tags without values: not on the server now, or not monitored by it."""
+        """Tags without values now, with the reason."""
+        return self._gone | self._unmonitored()
+
+    def _unmonitored(self) -> dict[str, int]:
+        """Tags that are not on the server now, or not monitored by it."""
         missing = dict.fromkeys(self._client.missing, BAD_NODE_UNKNOWN)
-        return self._gone | missing if self._subscription is None else self._gone | self._subscription.refused | missing
+        return missing if self._subscription is None else self._subscription.refused | missing
 
     def _claim(self) -> Finding | None:
         """The finding that the server's revised intervals cannot keep the deployment's claim."""
@@ -265,7 +270,7 @@ class SubscribedStation:
             "connected": self._client.connected,
             "connects": self._client.connects_total,
             "last_error": None if error is None else str(error),
-            "missing_tags": sorted(self._lacking()),
+            "missing_tags": sorted(self._unmonitored()),
             "findings": [f"{finding.code}: {finding.text}" for finding in self._client.findings],
             "certificate_days_left": self._days_left(),
             "bad_tags": {name: f"{status:#010x}" for name, status in sorted(self._bad.items())},

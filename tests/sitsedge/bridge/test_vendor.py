@@ -121,7 +121,7 @@ def stamp(cpu: S7Cpu, t_ns: int) -> None:
 
 async def test_the_blocks_own_time_is_the_source_time_and_one_that_stands_still_is_said(tmp_path: Path) -> None:
     cpu = s7_cpu()
-    moment = time.time_ns() - 5_000_000
+    moment = time.time_ns() // 100 * 100 - 5_000_000
     stamp(cpu, moment)
     async with running(Protocol.S7, cpu.answer) as plc:
         block = s7_station(plc, time_member="Stamp", zone="UTC")
@@ -133,8 +133,8 @@ async def test_the_blocks_own_time_is_the_source_time_and_one_that_stands_still_
             assert set(behind.field_status) == {BAD_NO_DATA}
             assert behind.t_source_ns > moment
             snapshot = await rig.wait(lambda s: s["state"] == "degraded" and s["findings"])
-            assert snapshot["findings"][0].startswith("plc-clock: the values' own time is 3600")
-            moment = time.time_ns()
+            assert snapshot["findings"][0].startswith("plc-clock: the values' own time is 360")
+            moment = time.time_ns() // 100 * 100
             stamp(cpu, moment)
             assert (await rig.until(good)).t_source_ns == moment
 
@@ -179,7 +179,7 @@ async def test_a_hanging_and_a_dead_station_hold_up_no_sample_of_another(tmp_pat
             station("slmp", tank, levels, series="q", deadline_ms=300),
         )
         order = ["ready", *(tag["name"] for tag in levels), "speed", "temperature", "running", "oven"]
-        async with bridged(tmp_path, *stations, order=order, skew_ms_max=500) as rig:
+        async with bridged(tmp_path, *stations, order=order, skew_ms_max=500, poll_ms=50) as rig:
             sample = await rig.until(good)
             assert sample.values == (1.0, *map(float, range(100, 159)), 1480.0, 72.5, 1.0, 21.5)
             assert len(sample.values) == 64
@@ -190,10 +190,8 @@ async def test_a_hanging_and_a_dead_station_hold_up_no_sample_of_another(tmp_pat
                 assert sample.values[60:63] == (1480.0, 72.5, 1.0)
                 sample = await rig.until(lambda _: True)
             assert sample.values == (*(None,) * 60, 1480.0, 72.5, 1.0, None)
-            snapshot = await rig.wait(lambda s: s["state"] == "degraded")
-            states = {entry["name"]: entry["state"] for entry in snapshot["stations"]}
-            assert states["s7"] == "running"
-            assert snapshot["stations"][1]["faults"]["reply-timeout"] >= 1
+            snapshot = await rig.wait(lambda s: "reply-timeout" in s["stations"][1]["faults"])
+            assert (snapshot["state"], snapshot["stations"][0]["state"]) == ("degraded", "running")
             oven.misbehave = ""
             await tank.start()
             await rig.until(good)
