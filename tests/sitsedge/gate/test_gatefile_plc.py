@@ -20,7 +20,7 @@ GAP = "  - {name: gap, unit: mm, limits: [-0.4, 0.4], node: Gap, applied_node: G
 TYPED = "plc_type: INT, plc_scale: 0.01"
 SPEED = f"  - {{name: speed, unit: '%', limits: [-1.0, 1.0], node: Speed, applied_node: Speed, {TYPED}}}\n"
 S7 = "plc: {protocol: s7, address: 10.0.0.1, layout: block.xml}\n"
-CIP = "plc: {protocol: cip, address: plc.example, slot: 2}\n"
+CIP = "plc: {protocol: cip, address: plc.example, controller_slot: 2}\n"
 SLMP = "plc: {protocol: slmp, address: 10.0.0.1, port: 5007, series: q, request_device: D1000, applied_device: D1100}\n"
 OPCUA = """plc:
   endpoint: opc.tcp://127.0.0.1:4841
@@ -70,7 +70,7 @@ RULES = {
     "unknown-key": (GAP + S7, "layout: block.xml", "layout: block.xml, endpoint: x", 7, "unknown key 'endpoint'"),
     "missing-layout": (GAP + S7, ", layout: block.xml", "", 7, "this key to be present"),
     "rack": (GAP + S7, "layout:", "rack: 9, layout:", 7, "less than or equal to 7"),
-    "port": (GAP + CIP, "slot: 2", "port: 0", 7, "greater than or equal to 1"),
+    "port": (GAP + CIP, "controller_slot: 2", "port: 0", 7, "greater than or equal to 1"),
     "device": (GAP.replace(NODES, "") + SLMP, "D1000", "M1000", 7, "pattern"),
     "series": (GAP.replace(NODES, "") + SLMP, "series: q", "series: fx3", 7, "'iq-f'"),
     "node-needed": (GAP + S7, NODES, "", 6, "'node' and 'applied_node'"),
