@@ -65,6 +65,7 @@ class Plc:
         process.stdout.close()
 
 
+WILD_TAGS = {"gap": "Mill/Gap", "speed": "Mill/Speed", "level": "Mill/Level"}
 WILD = Path(__file__).with_name("wild_server.py")
 
 
@@ -74,7 +75,6 @@ class Wild:
 
     folder: Path
     port: int
-    skew_s: float = 0.0
     process: subprocess.Popen[str] | None = field(default=None)
 
     @property
@@ -84,7 +84,7 @@ class Wild:
     def start(self) -> None:
         assert self.process is None
         self.process = subprocess.Popen(
-            [sys.executable, str(WILD), str(self.port), str(self.folder), str(self.skew_s)],
+            [sys.executable, str(WILD), str(self.port), str(self.folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
