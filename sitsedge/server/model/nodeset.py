@@ -49,6 +49,7 @@ _ALIASES: Final = {
     ua.ObjectIds.EUInformation: "EUInformation",
     ua.ObjectIds.Argument: "Argument",
     ua.ObjectIds.KeyValuePair: "KeyValuePair",
+    ua.ObjectIds.GeneratesEvent: "GeneratesEvent",
     ua.ObjectIds.HasComponent: "HasComponent",
     ua.ObjectIds.HasProperty: "HasProperty",
     ua.ObjectIds.HasSubtype: "HasSubtype",

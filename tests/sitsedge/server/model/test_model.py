@@ -40,11 +40,12 @@ from sitsedge.server.model import (
     build,
 )
 from sitsedge.server.model.appliance import appliance_types
+from sitsedge.server.model.device_integration import device_integration
+from sitsedge.server.model.machines import machines
 from sitsedge.server.model.names import DI, MACHINERY, SITS
 from sitsedge.server.model.nodeset import FILE_NAME, nodeset_xml
 from sitsedge.server.model.readings import readings
 from sitsedge.server.model.space import Space
-from sitsedge.server.model.standard import device_integration, machines
 from sitsedge.server.model.units import CODES
 
 NODESET = Path(sitsedge.server.__file__).parent / "nodeset" / FILE_NAME
@@ -135,9 +136,36 @@ async def test_a_silent_process_makes_its_values_uncertain_and_a_dead_one_bad(se
     assert silent.StatusCode.value == ua.StatusCodes.UncertainNoCommunicationLastUsableValue
     assert silent.Value.Value == 4
     await nodes.update(View(T + 9, gate=replace(GATE, word=Word(T + 5, Reach.GONE))))
-    gone = value(server, nodes, "Verified")
+    gone = value(server, nodes, "Mode")
     assert gone.StatusCode.value == ua.StatusCodes.BadNoCommunication
     assert gone.Value.Value is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"word": Word(T, Reach.SILENT)}, "no running gate"),
+        ({"word": Word(T, Reach.GONE)}, "no running gate"),
+        ({"attestation_phase": "ended"}, "the machine is not attested now: ended"),
+        ({"attestation_phase": "failed"}, "the machine is not attested now: failed"),
+        ({"verified": False, "verified_reason": "proof-deadline"}, "proof-deadline"),
+    ],
+)
+async def test_nothing_is_verified_without_a_gate_that_speaks_and_an_attested_machine(
+    server: Any, nodes: Nodes, change: dict[str, Any], reason: str
+) -> None:
+    await nodes.update(View(T, gate=GATE))
+    assert value(server, nodes, "Verified").Value.Value is True
+    await nodes.update(View(T, gate=replace(GATE, **change)))
+    found = value(server, nodes, "Verified")
+    assert (found.Value.Value, found.StatusCode.value) == (False, 0)
+    assert value(server, nodes, "VerifiedReason").Value.Value == reason
+
+
+async def test_the_record_of_another_epoch_says_nothing_of_the_open_one(server: Any, nodes: Nodes) -> None:
+    await nodes.update(View(T, gate=replace(GATE, epoch=8), epoch=FULL.epoch))
+    assert value(server, nodes, "Epoch.Opened").StatusCode.value == ua.StatusCodes.BadNoData
+    assert value(server, nodes, "Epoch.Number").Value.Value == 8
 
 
 async def test_update_writes_only_what_changed(nodes: Nodes) -> None:
