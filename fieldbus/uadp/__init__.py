@@ -8,12 +8,14 @@ protected ones; ``Reassembler`` and ``split`` handle chunks; ``RawLayout`` reads
 from fieldbus.uadp.chunks import Reassembler, split
 from fieldbus.uadp.decoder import decode, decode_data_set_message
 from fieldbus.uadp.discovery import (
+    ActionAnnouncement,
     Announcement,
     ApplicationAnnouncement,
     ConnectionsAnnouncement,
     MetaDataAnnouncement,
     Probe,
     PublisherEndpoints,
+    ResponderAnnouncement,
     StatusAnnouncement,
     WriterConfiguration,
 )
@@ -42,6 +44,7 @@ from fieldbus.uadp.types import (
     Builtin,
     BuiltinType,
     DataValue,
+    DiagnosticInfo,
     ExpandedNodeId,
     ExtensionObject,
     Field,
@@ -54,6 +57,7 @@ from fieldbus.uadp.types import (
 from fieldbus.uadp.writer import LayoutWriter
 
 __all__ = [
+    "ActionAnnouncement",
     "Announcement",
     "ApplicationAnnouncement",
     "Builtin",
@@ -64,6 +68,7 @@ __all__ = [
     "DataSetMessage",
     "DataSetSample",
     "DataValue",
+    "DiagnosticInfo",
     "ExpandedNodeId",
     "ExtensionObject",
     "Field",
@@ -89,6 +94,7 @@ __all__ = [
     "RawMatrix",
     "RawValue",
     "Reassembler",
+    "ResponderAnnouncement",
     "Scalar",
     "SecureReader",
     "SecureWriter",
