@@ -8,17 +8,21 @@ protected ones; ``Reassembler`` and ``split`` handle chunks; ``RawLayout`` reads
 from fieldbus.uadp.chunks import Reassembler, split
 from fieldbus.uadp.decoder import decode, decode_data_set_message
 from fieldbus.uadp.discovery import (
+    ActionAnnouncement,
     Announcement,
     ApplicationAnnouncement,
     ConnectionsAnnouncement,
     MetaDataAnnouncement,
     Probe,
     PublisherEndpoints,
+    ResponderAnnouncement,
     StatusAnnouncement,
     WriterConfiguration,
 )
 from fieldbus.uadp.encoder import encode
 from fieldbus.uadp.errors import KeepAlive, LayoutError, SecurityError, UadpError
+from fieldbus.uadp.keeper import KeyEvent, KeyKeeper
+from fieldbus.uadp.keyfile import KeyFile, make_keys, parse_key_file, read_key_file, write_key_file
 from fieldbus.uadp.keys import KeyRing, SecurityMode, SecurityPolicy
 from fieldbus.uadp.layout import DataSetLayout, DataSetSample
 from fieldbus.uadp.model import (
@@ -34,7 +38,7 @@ from fieldbus.uadp.model import (
 )
 from fieldbus.uadp.raw import RawLayout, StructureTypes
 from fieldbus.uadp.reader import LayoutReader
-from fieldbus.uadp.security import Opened, SecureReader, SecureWriter
+from fieldbus.uadp.security import Opened, ReplayMark, SecureReader, SecureWriter
 from fieldbus.uadp.sequence import SequenceEvent, SequenceTracker, SequenceVerdict
 from fieldbus.uadp.times import ns_to_ticks, ticks_to_ns
 from fieldbus.uadp.typecodec import RawMatrix, RawValue
@@ -42,6 +46,7 @@ from fieldbus.uadp.types import (
     Builtin,
     BuiltinType,
     DataValue,
+    DiagnosticInfo,
     ExpandedNodeId,
     ExtensionObject,
     Field,
@@ -54,6 +59,7 @@ from fieldbus.uadp.types import (
 from fieldbus.uadp.writer import LayoutWriter
 
 __all__ = [
+    "ActionAnnouncement",
     "Announcement",
     "ApplicationAnnouncement",
     "Builtin",
@@ -64,12 +70,16 @@ __all__ = [
     "DataSetMessage",
     "DataSetSample",
     "DataValue",
+    "DiagnosticInfo",
     "ExpandedNodeId",
     "ExtensionObject",
     "Field",
     "FieldEncoding",
     "GroupHeader",
     "KeepAlive",
+    "KeyEvent",
+    "KeyFile",
+    "KeyKeeper",
     "KeyRing",
     "LayoutError",
     "LayoutReader",
@@ -89,6 +99,8 @@ __all__ = [
     "RawMatrix",
     "RawValue",
     "Reassembler",
+    "ReplayMark",
+    "ResponderAnnouncement",
     "Scalar",
     "SecureReader",
     "SecureWriter",
@@ -107,7 +119,11 @@ __all__ = [
     "decode",
     "decode_data_set_message",
     "encode",
+    "make_keys",
     "ns_to_ticks",
+    "parse_key_file",
+    "read_key_file",
     "split",
     "ticks_to_ns",
+    "write_key_file",
 ]
