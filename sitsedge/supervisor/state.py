@@ -21,6 +21,7 @@ FOLDERS = (
     "ledger/gate",
     "ledger/anchors",
     "proofs",
+    "server",
     "run",
     "logs",
 )
@@ -71,6 +72,11 @@ class StateDir:
     @property
     def proof_queue(self) -> Path:
         return self.root / "proofs" / "queue.db"
+
+    @property
+    def server(self) -> Path:
+        """What the appliance's own OPC UA server keeps: its users, and what was acknowledged."""
+        return self.root / "server"
 
     @property
     def run(self) -> Path:
