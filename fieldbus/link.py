@@ -73,7 +73,8 @@ class TcpLink:
         if self._streams is None:
             raise self._error("not-connected", "no connection")
         reader, writer = self._streams
-        if self._buffer:
+        self._buffer += await _arrived(reader)
+        if self._buffer:  # a protocol without numbers of its own (SLMP 3E) would take them for the reply
             raise self._error("unasked-data", f"{len(self._buffer)} bytes before the request")
         writer.write(request)
         await writer.drain()
@@ -120,3 +121,11 @@ class TcpLink:
 
     def _error(self, code: str, found: str) -> LinkError:
         return LinkError(code, found=f"{found} ({self.peer})", expected="a controller that answers")
+
+
+async def _arrived(reader: asyncio.StreamReader) -> bytes:
+    """What has come without being asked for; does not wait."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            return await reader.read(READ_BYTES)
+    return b""

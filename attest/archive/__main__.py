@@ -6,10 +6,10 @@ Prints the report as one JSON object. Exit codes: 0 nothing wrong, 1 findings, 2
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
+from attest import jsontext
 from attest.archive.check import verify_archive
 from attest.files import FileError, require, wrong_use
 
@@ -26,10 +26,10 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.ledger is not None:
             require(arguments.ledger)
     except FileError as error:
-        print(json.dumps(wrong_use(error), ensure_ascii=False))
+        print(jsontext.dumps(wrong_use(error), ensure_ascii=False))
         return 2
     report = verify_archive(arguments.directory, engine=arguments.engine, ledger=arguments.ledger)
-    print(json.dumps(report.to_dict(), ensure_ascii=False))
+    print(jsontext.dumps(report.to_dict(), ensure_ascii=False))
     return 0 if report.ok else 1
 
 

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from attest import jsontext
 from attest.archive.errors import ArchiveError
 from attest.command import Command, CommandError, parse_command
 from attest.command.command import COMMAND_BYTES_MAX, SIGNALS_MAX
@@ -80,7 +81,7 @@ class ArchiveManifest:
         """JSON with sorted keys."""
         body = {"format": FORMAT, **{name: getattr(self, name) for name in self.__slots__ if name != "modules"}}
         body["modules"] = {digest: asdict(entry) for digest, entry in self.modules.items()}
-        return json.dumps(body, indent=1, sort_keys=True).encode() + b"\n"
+        return jsontext.dumps(body, indent=1, sort_keys=True).encode() + b"\n"
 
     @classmethod
     def decode(cls, data: bytes) -> ArchiveManifest:
@@ -128,7 +129,7 @@ class ArchivedCommand:
             "ctx": header.ctx().hex(),
             "proof": self.proof.hex(),
         }
-        return json.dumps(body, separators=(",", ":"), sort_keys=True).encode() + b"\n"
+        return jsontext.dumps(body, separators=(",", ":"), sort_keys=True).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes, number: int) -> ArchivedCommand:

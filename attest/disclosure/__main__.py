@@ -6,10 +6,10 @@ Prints the report as one JSON object. Exit codes: 0 nothing wrong, 1 findings, 2
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
+from attest import jsontext
 from attest.disclosure.verify import Trust, verify_export
 from attest.files import FileError, require, wrong_use
 
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         for opening in arguments.opening:
             require(opening)
     except FileError as error:
-        print(json.dumps(wrong_use(error), ensure_ascii=False))
+        print(jsontext.dumps(wrong_use(error), ensure_ascii=False))
         return 2
     report = verify_export(
         arguments.directory,
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         trust=Trust(arguments.gate_key, arguments.vk_sha256),
         openings=tuple(arguments.opening),
     )
-    print(json.dumps(report.to_dict(), ensure_ascii=False))
+    print(jsontext.dumps(report.to_dict(), ensure_ascii=False))
     return 0 if report.ok else 1
 
 

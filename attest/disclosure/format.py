@@ -14,13 +14,12 @@ and slow as they are, until one fits.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from attest import cbor
+from attest import cbor, jsontext
 from attest.command.command import SIGNALS_MAX, VALUE_MAX, VALUE_MIN, CommandHeader, parse_header
 from attest.command.records import RECORD_BYTES_MAX
 from attest.disclosure.errors import DisclosureError
@@ -98,13 +97,13 @@ class Manifest:
 
     def encode(self) -> bytes:
         """JSON with sorted keys."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True).encode() + b"\n"
+        return jsontext.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True).encode() + b"\n"
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
         """Raises :class:`DisclosureError` ``export-format``."""
         try:
-            body = json.loads(data.decode("utf-8"))
+            body = jsontext.loads(data.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise _bad(MANIFEST_FILE, "no JSON", "a manifest") from error
         if not isinstance(body, dict) or set(body) != _KEYS or body.pop("format") != FORMAT:

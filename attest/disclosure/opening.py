@@ -7,14 +7,13 @@ has the plant open those, learns how far the plant's other commitments can be tr
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from attest import cbor
+from attest import cbor, jsontext
 from attest.command.command import COMMAND_BYTES_MAX, ParsedCommand, parse_command
 from attest.disclosure.errors import DisclosureError
 from attest.disclosure.format import COMMANDS_MAX, COMMITMENT_BYTES, command_name, place, read_file
@@ -58,7 +57,7 @@ class Openings:
     def load(cls, path: Path) -> Openings:
         """Raises :class:`DisclosureError` (``export-io``, ``openings-format``)."""
         try:
-            body = json.loads(read_file(path, OPENINGS_BYTES_MAX).decode("utf-8"))
+            body = jsontext.loads(read_file(path, OPENINGS_BYTES_MAX).decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise _bad("no JSON", "an openings file") from error
         if not isinstance(body, dict) or set(body) != {"format", "curve", "commands"} or body["format"] != FORMAT:
@@ -92,7 +91,7 @@ class Openings:
             name: {"record": it.record, "commitment": it.commitment.hex(), "salt": it.salt.hex()}
             for name, it in self._entries.items()
         }
-        text = json.dumps({"format": FORMAT, "curve": self.curve.text, "commands": commands}, indent=1)
+        text = jsontext.dumps({"format": FORMAT, "curve": self.curve.text, "commands": commands}, indent=1)
         with self._path.open("w", encoding="utf-8") as file:
             file.write(text + "\n")
             file.flush()

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from attest import jsontext
 from attest.cose import Signer
 from attest.evidence.verdict import NOT_MADE, Check, Verdict
 
@@ -100,7 +100,9 @@ def attestation_result(
 def sign_jwt(claims: Mapping[str, Any], signer: Signer) -> str:
     """The claims set as a JWT (RFC 7519) in compact JWS form (RFC 7515 §3.1), EdDSA (RFC 8037)."""
     header = {"alg": "EdDSA", "typ": "JWT", "kid": hashlib.sha256(signer.public).hexdigest()}
-    signed = ".".join(_base64url(json.dumps(part, separators=(",", ":")).encode()) for part in (header, dict(claims)))
+    signed = ".".join(
+        _base64url(jsontext.dumps(part, separators=(",", ":")).encode()) for part in (header, dict(claims))
+    )
     return f"{signed}.{_base64url(signer.sign(signed.encode()))}"
 
 

@@ -6,11 +6,11 @@ Prints the report as one JSON object. Exit codes: 0 nothing wrong, 1 findings, 2
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Literal
 
+from attest import jsontext
 from attest.files import FileError, require, wrong_use
 from attest.ledger.audit import verify
 
@@ -32,10 +32,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         require(arguments.directory, folder=True)
     except FileError as error:
-        print(json.dumps(wrong_use(error), ensure_ascii=False))
+        print(jsontext.dumps(wrong_use(error), ensure_ascii=False))
         return 2
     report = verify(arguments.directory, proofs=proofs, engine=arguments.engine)
-    print(json.dumps(report.to_dict(), ensure_ascii=False))
+    print(jsontext.dumps(report.to_dict(), ensure_ascii=False))
     return 0 if report.ok else 1
 
 

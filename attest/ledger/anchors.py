@@ -16,7 +16,6 @@ hashes, by a way of their own: anchors found beside a ledger prove nothing by th
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
+from attest import jsontext
 from attest.command.errors import CommandError
 from attest.command.rules import GateRules
 from attest.ledger.errors import LedgerError
@@ -122,7 +122,7 @@ def write_anchors(
         files[f"boot-policies/{hashlib.sha256(boot_policy).hexdigest()}.cose"] = boot_policy
     if seal_authority is not None:
         files["seal-authority.pub"] = seal_authority.hex().encode() + b"\n"
-    files["anchors.json"] = json.dumps(text, indent=2, sort_keys=True).encode() + b"\n"
+    files["anchors.json"] = jsontext.dumps(text, indent=2, sort_keys=True).encode() + b"\n"
     for name, data in files.items():  # anchors.json last: it names the others
         _write(folder / name, data)
 
@@ -167,7 +167,7 @@ def load_anchors(folder: Path) -> Anchors:
 def _read_json(folder: Path) -> dict[str, Any]:
     path = folder / "anchors.json"
     try:
-        text = json.loads(_read(path))
+        text = jsontext.loads(_read(path))
     except (ValueError, RecursionError) as error:
         raise _bad(path, "no JSON", "the anchors of a deployment") from error
     if not isinstance(text, dict) or set(text) != _JSON_KEYS or text["version"] != VERSION:

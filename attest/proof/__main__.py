@@ -7,11 +7,11 @@ Prints one JSON object. Exit codes: 0 verifies, 1 refused, 2 wrong usage or an u
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any, Final
 
+from attest import jsontext
 from attest.errors import AttestError
 from attest.files import FileError, named, wrong_use
 from attest.proof import snarkjs
@@ -29,14 +29,14 @@ def main(argv: list[str] | None = None) -> int:
     try:
         key_file, public_file, proof_file = (_read(path) for path in (arguments.key, arguments.public, arguments.proof))
     except FileError as error:
-        print(json.dumps(wrong_use(error), ensure_ascii=False))
+        print(jsontext.dumps(wrong_use(error), ensure_ascii=False))
         return 2
     result: dict[str, Any] = {"ok": False, "failed": None, "engine": arguments.engine, "pinned": not arguments.unpinned}
     try:
         result |= _verify(arguments, key_file, public_file, proof_file)
     except AttestError as error:
         result |= {"failed": error.code, "found": error.found, "expected": error.expected}
-    print(json.dumps(result, ensure_ascii=False))
+    print(jsontext.dumps(result, ensure_ascii=False))
     return 0 if result["ok"] else 1
 
 

@@ -8,10 +8,10 @@ a non-canonical number or a point off the curve raises :class:`LayoutError`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from attest import jsontext
 from attest.proof.circuit import Curve
 from attest.proof.errors import LayoutError, ProofRefused
 from attest.proof.keys import PUBLIC_MAX, Proof, VerificationKey
@@ -51,13 +51,13 @@ def export_proof(proof: bytes, *, curve: Curve) -> str:
     """``proof.json`` of 128 or 192 proof bytes; raises :class:`ProofRefused` (``proof-point``)."""
     decoded = Proof.decode(proof, curve)
     body = {"pi_a": _g1(decoded.a), "pi_b": _g2(decoded.b), "pi_c": _g1(decoded.c)}
-    return json.dumps({**body, "protocol": "groth16", "curve": _name(curve)}, indent=1)
+    return jsontext.dumps({**body, "protocol": "groth16", "curve": _name(curve)}, indent=1)
 
 
 def export_public(signals: Sequence[int], *, curve: Curve) -> str:
     """``public.json``; raises :class:`ProofRefused` (``signal-range``)."""
     require_canonical(signals, curve=curve)
-    return json.dumps([str(signal) for signal in signals], indent=1)
+    return jsontext.dumps([str(signal) for signal in signals], indent=1)
 
 
 def export_verification_key(verification_key: bytes, *, fixed_gamma: bool = False) -> str:
@@ -73,7 +73,7 @@ def export_verification_key(verification_key: bytes, *, fixed_gamma: bool = Fals
         "vk_delta_2": _g2(key.delta),
         "IC": [_g1(point) for point in key.ic],
     }
-    return json.dumps(body, indent=1)
+    return jsontext.dumps(body, indent=1)
 
 
 def _load(text: str) -> Json:
@@ -83,7 +83,7 @@ def _load(text: str) -> Json:
     if brackets > BRACKETS_MAX:
         raise _error(f"{brackets} brackets", f"at most {BRACKETS_MAX}")
     try:
-        return json.loads(text)
+        return jsontext.loads(text)
     except (ValueError, RecursionError) as error:
         raise _error("text that is not JSON", "JSON") from error
 

@@ -18,7 +18,7 @@ from fieldbus.uadp.discovery import (
     WriterConfiguration,
 )
 from fieldbus.uadp.encoder import encode
-from fieldbus.uadp.errors import LayoutError, SecurityError, UadpError
+from fieldbus.uadp.errors import KeepAlive, LayoutError, SecurityError, UadpError
 from fieldbus.uadp.keys import KeyRing, SecurityMode, SecurityPolicy
 from fieldbus.uadp.layout import DataSetLayout, DataSetSample
 from fieldbus.uadp.model import (
@@ -69,6 +69,7 @@ __all__ = [
     "Field",
     "FieldEncoding",
     "GroupHeader",
+    "KeepAlive",
     "KeyRing",
     "LayoutError",
     "LayoutReader",

@@ -26,3 +26,12 @@ class LayoutError(UadpError):
 
 class SecurityError(UadpError):
     """A message that its security group's keys and rules do not let in, or a key that cannot be used so."""
+
+
+class KeepAlive(LayoutError):
+    """No values, by intent: the publisher lives. ``sequence`` is the number its next message will have (7.2.4.5.8), so
+    a keep-alive also tells of messages that were lost before it (``SequenceTracker.lost_before``)."""
+
+    def __init__(self, sequence: int | None) -> None:
+        super().__init__("keep-alive", found="a keep-alive message", expected="values")
+        self.sequence = sequence

@@ -55,8 +55,9 @@ class DataSetSample:
     """One set of values.
 
     ``sequence``: 0 … 65,535 as sent (see SequenceTracker). ``t_source_ns``: Unix ns by the publisher's clock.
-    ``values``: in layout order; ``None`` where the field's quality is bad and it has no value. ``status``: the
-    worst StatusCode of the message and its fields (0 is Good); ``field_status``: one StatusCode per field.
+    ``values``: in layout order; ``None`` where the field's quality, or the whole message's, is bad, whatever was
+    sent along. ``status``: the worst StatusCode of the message and its fields (0 is Good); ``field_status``: one
+    StatusCode per field.
     """
 
     sequence: int

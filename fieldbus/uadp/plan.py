@@ -18,6 +18,7 @@ from fieldbus.uadp.times import ticks_to_ns
 from fieldbus.uadp.types import Variant
 
 _ABSENT = -1
+_BAD = 0x8000_0000  # lowest StatusCode of severity bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class Plan:
         values = items[self.values]
         picoseconds = items[self.ticks_picoseconds] if self.ticks_picoseconds != _ABSENT else 0
         status = items[self.status] << 16 if self.status != _ABSENT else 0
+        if status >= _BAD:
+            return None
         return DataSetSample(items[self.sequence], ticks_to_ns(ticks, picoseconds), values, status, self.all_good)
 
 

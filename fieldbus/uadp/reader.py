@@ -8,7 +8,7 @@ from uuid import UUID
 
 from fieldbus.uadp.cursor import Cursor
 from fieldbus.uadp.decoder import decode
-from fieldbus.uadp.errors import LayoutError, UadpError
+from fieldbus.uadp.errors import KeepAlive, LayoutError, UadpError
 from fieldbus.uadp.layout import DataSetLayout, DataSetSample
 from fieldbus.uadp.model import DataSetMessage, FieldEncoding, MessageKind, NetworkMessage
 from fieldbus.uadp.plan import Plan, build_plan
@@ -51,11 +51,11 @@ class LayoutReader:
         """The sample in one datagram.
 
         Raises UadpError for bytes that are no acceptable NetworkMessage, SecurityError for one that its keys do not
-        let in, LayoutError for another DataSet's
-        message or one without usable values: ``publisher``, ``writer-group``, ``writer``, ``writer-repeated``,
-        ``data-set-invalid``, ``keep-alive``, ``data-set-event``, ``field-encoding-mismatch``, ``config-version``,
-        ``field-count``, ``field-type``, ``field-index``, ``field-missing``, ``raw-size``,
-        ``delta-without-key``, ``sequence-missing``, ``timestamp-missing``, ``timestamp-range``.
+        let in, KeepAlive, and LayoutError for another DataSet's message or one without usable values: ``publisher``,
+        ``writer-group``, ``writer``, ``writer-repeated``, ``data-set-invalid``, ``data-set-event``,
+        ``field-encoding-mismatch``, ``config-version``, ``field-count``, ``field-type``, ``field-index``,
+        ``field-missing``, ``raw-size``, ``delta-without-key``, ``sequence-missing``, ``timestamp-missing``,
+        ``timestamp-range``.
         """
         if self._security is not None:
             data = self._security.open(data).data
@@ -64,9 +64,8 @@ class LayoutReader:
             message = decode(data)
             sample = self._general(message)
             self._plan = build_plan(self._layout, message, data) or self._plan
-        self._sequence = sample.sequence
-        self._values = sample.values
-        self._status = sample.field_status
+        else:
+            self._sequence, self._values, self._status = sample.sequence, sample.values, sample.field_status
         return sample
 
     def _general(self, message: NetworkMessage) -> DataSetSample:
@@ -74,7 +73,10 @@ class LayoutReader:
         sequence = _sequence(message, body)
         t_source_ns = _source_time(message, body)
         values, statuses = self._fields(body, sequence)
+        self._sequence, self._values, self._status = sequence, values, statuses
         own = (body.status or 0) << 16
+        if own >> 30 >= _BAD:  # what a message of bad quality ships is not the value; a later delta may build on it
+            values, statuses = (None,) * len(values), tuple([max(own, status) for status in statuses])
         return DataSetSample(sequence, t_source_ns, values, _worst((own, *statuses)), statuses)
 
     def _select(self, message: NetworkMessage) -> DataSetMessage:
@@ -92,7 +94,7 @@ class LayoutReader:
         if not body.valid:
             raise LayoutError("data-set-invalid", found="a cleared valid bit", expected="a valid message")
         if body.kind is MessageKind.KEEP_ALIVE:
-            raise LayoutError("keep-alive", found="a keep-alive message", expected="values")
+            raise KeepAlive(_sequence_or_none(message, body))
         if body.kind is MessageKind.EVENT:
             raise LayoutError("data-set-event", found="an event message", expected="a data message")
         _same("field-encoding-mismatch", body.encoding.name, layout.encoding.name)
@@ -157,10 +159,10 @@ class LayoutReader:
         status = 0
         if isinstance(field, DataValue):
             status = field.status or 0
+            if status >> 30 >= _BAD:
+                return None, status  # servers ship the last good value along; it is no measurement of this time
             if field.value is None:
-                if status >> 30 < _BAD:
-                    raise LayoutError("field-missing", found=f"field {name} good without a value", expected="a value")
-                return None, status
+                raise LayoutError("field-missing", found=f"field {name} good without a value", expected="a value")
             field = field.value
         elif field.type is BuiltinType.STATUSCODE and kind is not BuiltinType.STATUSCODE:
             # A Variant-encoded field of bad quality carries its StatusCode in place of the value.
@@ -179,11 +181,16 @@ def _same(code: str, found: object, expected: object) -> None:
         raise LayoutError(code, found=str(found), expected=str(expected))
 
 
-def _sequence(message: NetworkMessage, body: DataSetMessage) -> int:
-    if body.sequence is not None:
+def _sequence_or_none(message: NetworkMessage, body: DataSetMessage) -> int | None:
+    if body.sequence is not None or message.group is None:
         return body.sequence
-    if message.group is not None and message.group.sequence is not None:
-        return message.group.sequence
+    return message.group.sequence
+
+
+def _sequence(message: NetworkMessage, body: DataSetMessage) -> int:
+    sequence = _sequence_or_none(message, body)
+    if sequence is not None:
+        return sequence
     raise LayoutError(
         "sequence-missing",
         found="no sequence number",

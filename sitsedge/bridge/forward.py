@@ -40,13 +40,14 @@ class Forwarder:
         if age_ns > self._age_ns_max or -age_ns > self._future_ns_max:
             self.dropped[STALE if age_ns > 0 else FUTURE] += 1
             return False
-        uncertain = any(field.status >> 30 == 1 for field in sample.fields)
+        uncertain = max((field.status for field in sample.fields if field.status >> 30 == 1), default=0)
         try:
-            # A Variant field is good or bad; a doubtful one makes the whole message doubtful.
+            # A Variant field is good or bad; a doubtful one makes the whole message doubtful, but never bad: of a
+            # message of bad status no value counts.
             data = self._writer.write(
                 t_source_ns=sample.t_source_ns,
                 values=[field.value for field in sample.fields],
-                status=sample.status if uncertain else 0,
+                status=uncertain,
                 field_status=[field.status if field.status >> 30 >= 2 else 0 for field in sample.fields],
             )
             self._sender.send(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from importlib.metadata import version
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attest import jsontext
 from attest.boot.policy import MAX_POLICY_BYTES
 from attest.command import GateKey, SessionKey
 from attest.evidence.claims import MAX_EVIDENCE_BYTES
@@ -143,7 +143,7 @@ def _hex(text: str, option: str) -> bytes:
 def _result_file(result: dict[str, Any], key: Path | None) -> bytes:
     """The EAR as JSON, or as a JWT where there is a key."""
     if key is None:
-        return json.dumps(result, indent=1, ensure_ascii=False).encode() + b"\n"
+        return jsontext.dumps(result, indent=1, ensure_ascii=False).encode() + b"\n"
     signer = GateKey.load(key)
     try:
         return sign_jwt(result, signer).encode() + b"\n"

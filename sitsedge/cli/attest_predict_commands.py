@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from attest import jsontext
 from attest.boot import predict
 from attest.boot.eventlog import EventLog, parse
 from attest.boot.logformat import MAX_LOG_BYTES
@@ -113,7 +113,9 @@ def _write(path: Path | None, data: bytes) -> None:
 
 
 def _pcrs_json(values: dict[int, bytes]) -> bytes:
-    return json.dumps({"sha256": {str(pcr): value.hex() for pcr, value in sorted(values.items())}}, indent=1).encode()
+    return jsontext.dumps(
+        {"sha256": {str(pcr): value.hex() for pcr, value in sorted(values.items())}}, indent=1
+    ).encode()
 
 
 def _data(log: EventLog, values: dict[int, bytes], *, whole: bool) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Annotated
 
 import typer
 
+from attest import jsontext
 from sitsedge.bench.inference import ROUNDS, ROUNDS_MAX, ROUNDS_MIN, InferenceRow, measure_inference
 from sitsedge.bench.networks import NETWORKS, parse_widths
 from sitsedge.bench.proof import COUNT, COUNT_MAX, COUNT_MIN, CURVES, THREADS, Row, measure_all
@@ -49,8 +48,7 @@ def bench_proof(
         wanted = _words(kernels) or None
         rows = list(measure_all(chosen_networks, chosen_curves, wanted, numbers, count, say=note))
         if output is Output.json:
-            json.dump([row.as_data() for row in rows], sys.stdout, indent=1, allow_nan=False)
-            print()
+            print(jsontext.dumps([row.as_data() for row in rows], indent=1))
         else:
             _print(rows)
 
@@ -86,8 +84,7 @@ def bench_inference(
             parse_widths(name)
         rows = list(measure_inference(chosen, rounds))
         if output is Output.json:
-            json.dump([row.as_data() for row in rows], sys.stdout, indent=1, allow_nan=False)
-            print()
+            print(jsontext.dumps([row.as_data() for row in rows], indent=1))
         else:
             _print_inference(rows)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from attest import jsontext
 from sitsedge.cli.output import Exit, Output, OutputOption, complain, emit, reported
 from sitsedge.compiler.evaluate import Evaluation, evaluate
 from sitsedge.compiler.quantiser.search import Prefer
@@ -65,7 +65,7 @@ def _write(folder: Path, found: Evaluation) -> None:
     (folder / "module.wasm").write_bytes(found.wasm)
     (folder / "module.relaxed.wasm").write_bytes(found.wasm_relaxed)
     (folder / "integer.onnx").write_bytes(found.integer_onnx)
-    (folder / "report.json").write_text(json.dumps(found.report, indent=1, ensure_ascii=False), encoding="utf-8")
+    (folder / "report.json").write_text(jsontext.dumps(found.report, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def _lines(report: dict[str, Any]) -> list[str]:

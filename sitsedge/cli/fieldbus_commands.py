@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attest import jsontext
 from attest.files import named
 from fieldbus.capture import Protocol, plain
 from fieldbus.errors import FieldbusError
@@ -68,7 +68,7 @@ def frame_data(result: FrameResult) -> dict[str, Any]:
 
 
 def _json(data: object) -> str:
-    return json.dumps(data, ensure_ascii=False, allow_nan=False)
+    return jsontext.dumps(data, ensure_ascii=False)
 
 
 def _line(result: FrameResult) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from attest import jsontext
 from attest.files import named
 from sitsedge.cli.files import put
 from sitsedge.modules import Bundle, BundleConfig
@@ -124,7 +124,7 @@ def extract(bundle: Bundle, folder: Path) -> list[Path]:
         folder.mkdir(parents=True)
     parts = {
         "report.html": bundle.report_html,
-        "report.json": json.dumps(bundle.report, indent=1, ensure_ascii=False).encode(),
+        "report.json": jsontext.dumps(bundle.report, indent=1, ensure_ascii=False).encode(),
         "integer.onnx": bundle.integer_onnx,
         "module.wasm": bundle.wasm,
         "module-relaxed.wasm": bundle.wasm_relaxed,

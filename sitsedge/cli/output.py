@@ -8,7 +8,6 @@ Exit codes (documented in docs/cli.md, part of the public interface):
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterator
 from enum import IntEnum, StrEnum
@@ -16,6 +15,7 @@ from typing import Any
 
 import typer
 
+from attest import jsontext
 from attest.errors import AttestError
 from fieldbus.errors import FieldbusError
 from sitsedge.compiler.errors import CompileError
@@ -130,7 +130,7 @@ def jsonable(value: Any) -> Any:
 def emit(output: Output, data: dict[str, Any], text: Callable[[], None]) -> None:
     """Print ``data`` as one JSON object, or call ``text`` for people."""
     if output is Output.json:
-        print(json.dumps(jsonable(data), ensure_ascii=False, allow_nan=False))
+        print(jsontext.dumps(jsonable(data), ensure_ascii=False))
     else:
         text()
 
@@ -176,6 +176,8 @@ def reported(output: Output = Output.text) -> Iterator[None]:
 
 def _report(output: Output, code: str, message: str, hint: str) -> None:
     if output is Output.json:
-        print(json.dumps({"ok": False, "error": {"code": code, "message": message, "hint": hint}}, ensure_ascii=False))
+        print(
+            jsontext.dumps({"ok": False, "error": {"code": code, "message": message, "hint": hint}}, ensure_ascii=False)
+        )
     else:
         complain(message, hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attest import jsontext
 from attest.ledger.audit import verify
 from attest.ledger.report import AuditReport
 from sitsedge.config.deployment import RollingMillPlant
@@ -195,4 +195,4 @@ def bench_object(run: Run) -> dict[str, Any]:
 
 def write_summary(path: Path, data: dict[str, Any]) -> None:
     """A JSON file for people who want the figures later."""
-    path.write_text(json.dumps(data, indent=1, default=str), encoding="utf-8")
+    path.write_text(jsontext.dumps(data, indent=1, default=str), encoding="utf-8")

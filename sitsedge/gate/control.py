@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 from typing import Any
 
+from attest import jsontext
 from sitsedge.errors import SitsError
 
 LINE_BYTES_MAX = 16 * 1024
@@ -19,14 +19,14 @@ def request(path: Path, body: dict[str, Any], *, timeout_s: float = TIMEOUT_S) -
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as channel:
             channel.settimeout(timeout_s)
             channel.connect(str(path))
-            channel.sendall(json.dumps(body).encode() + b"\n")
+            channel.sendall(jsontext.dumps(body).encode() + b"\n")
             data = b""
             while not data.endswith(b"\n") and len(data) <= LINE_BYTES_MAX:
                 part = channel.recv(LINE_BYTES_MAX)
                 if not part:
                     break
                 data += part
-        answer = json.loads(data)
+        answer = jsontext.loads(data)
     except (OSError, ValueError) as error:
         raise SitsError(
             "gate-unreachable",

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import signal
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from attest import jsontext
 from attest.command import (
     EpochOpened,
     GateKey,
@@ -321,7 +321,7 @@ class GateProcess:
         try:
             async with asyncio.timeout(5.0):
                 answer = self._answer(await reader.readline())
-                writer.write(json.dumps(answer).encode() + b"\n")
+                writer.write(jsontext.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (OSError, TimeoutError, ValueError) as error:
             log.warning("control socket: %s", error)
@@ -330,7 +330,7 @@ class GateProcess:
 
     def _answer(self, request_line: bytes) -> dict[str, Any]:
         try:
-            request = json.loads(request_line)
+            request = jsontext.loads(request_line)
             action, names = request["do"], request.get("approved_by", [])
             if action != "mode" or not all(isinstance(name, str) for name in names):
                 raise ValueError

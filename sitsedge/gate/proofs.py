@@ -16,7 +16,6 @@ ledger says how far back it has to read; a mark that is missing or damaged costs
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from attest import jsontext
 from attest.command import (
     Accepted,
     Command,
@@ -329,7 +329,7 @@ class ProofDesk:
             return
         try:
             part = self._mark.with_name(self._mark.name + ".part")
-            part.write_text(json.dumps({"replay_from": first}), encoding="ascii")
+            part.write_text(jsontext.dumps({"replay_from": first}), encoding="ascii")
             part.replace(self._mark)  # not synced: an old or empty mark only costs time
             self._marked = first
         except OSError as error:
@@ -338,7 +338,7 @@ class ProofDesk:
     def _read_mark(self, size: int) -> int:
         try:
             with self._mark.open("rb") as file:
-                value = json.loads(file.read(MARK_BYTES_MAX))["replay_from"]
+                value = jsontext.loads(file.read(MARK_BYTES_MAX))["replay_from"]
         except (OSError, ValueError, KeyError, TypeError):
             return 0
         return value if type(value) is int and 0 <= value <= size else 0

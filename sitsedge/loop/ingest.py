@@ -21,6 +21,7 @@ from fieldbus.uadp import (
     BuiltinType,
     DataSetLayout,
     DataSetSample,
+    KeepAlive,
     LayoutReader,
     PublisherId,
     PublisherIdType,
@@ -101,6 +102,8 @@ class Ingest:
         self.delta_e = DeltaE()
         self._reader = LayoutReader(layout_of(deployment))
         self._tracker = SequenceTracker()
+        self._missed = 0
+        self._missed_shown = 0  # by a keep-alive, until the next message counts them
         self.clock = self._ask()
         self._freshness = FreshnessCheck(
             FreshnessPolicy(
@@ -128,7 +131,8 @@ class Ingest:
         return ClockQuality(kernel.kind, Hold.NONE, kernel.max_error_ns, kernel.tai_offset_s)
 
     def measures(self) -> dict[str, object]:
-        """Plain data for the snapshot: the clock's state, Δe and, with a watch, W_sync (ns; None: not measured)."""
+        """Plain data for the snapshot: the clock's state, messages missed by their numbers (superseded ones too), Δe
+        and, with a watch, W_sync (ns; None: not measured)."""
         figures = self.delta_e.figures()
         data: dict[str, object] = {
             "clock": {
@@ -138,6 +142,7 @@ class Ingest:
                 "tai_offset_s": self.clock.tai_offset_s,
                 "reason": self.clock.reason,
             },
+            "missed_numbers": self._missed + self._missed_shown,
             "delta_e": {name: getattr(figures, name) for name in figures.__slots__},
         }
         if self._watch is not None:
@@ -151,6 +156,11 @@ class Ingest:
         """Raises :class:`CycleRefused` ``frame`` naming the codec's own code."""
         try:
             return self._reader.read(frame.data)
+        except KeepAlive as alive:
+            self._measure(frame)
+            self._missed_shown = 0 if alive.sequence is None else self._tracker.lost_before(alive.sequence)
+            found = f"keep-alive: {self._missed_shown} messages lost before it"
+            raise CycleRefused("frame", found=found, expected="values") from alive
         except UadpError as error:
             self._measure(frame)
             raise CycleRefused("frame", found=f"{error.code}: {error.found}", expected=error.expected) from error
@@ -158,6 +168,7 @@ class Ingest:
     def check_clock(self, sample: DataSetSample, frame: ReceivedFrame) -> None:
         """Raises :class:`CycleRefused` with the clock check's code, ``w-sync``, ``w-sync-empty`` or ``bad-quality``."""
         verdict = self._tracker.update(sample.sequence)
+        self._missed, self._missed_shown = self._missed + verdict.missed, 0
         fault = self._freshness.check(
             verdict.extended,
             sample.t_source_ns,

@@ -14,8 +14,14 @@ DEPTH_MAX = 16
 
 
 def encode(value: object) -> bytes:
-    """Sorted keys, no spaces, UTF-8: equal values give equal bytes."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    """Sorted keys, no spaces, UTF-8: equal values give equal bytes.
+
+    Raises ``BundleError`` (``bundle-json``) for NaN and infinities: what is signed holds numbers.
+    """
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise _error("a part of the bundle", str(error)[:120], "finite numbers") from None
     return text.encode()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from attest import jsontext
 from sitsedge.errors import SitsError
 from sitsedge.telemetry import read_snapshot
 
@@ -171,7 +171,7 @@ def last_words(child: Child, log_dir: Path) -> str:
             continue
         for line in reversed(lines):
             try:
-                entry = json.loads(line)
+                entry = jsontext.loads(line)
             except ValueError:
                 return line
             if isinstance(entry, dict) and entry.get("level") in ("error", "critical"):

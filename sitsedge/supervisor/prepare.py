@@ -6,7 +6,6 @@ In the development profile what is missing is made here and said; a production p
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import shutil
 import socket
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from attest import jsontext
 from attest.boot import eventlog, measure
 from attest.boot.policy import Mismatch, make_policy, parse_policy, reference_state
 from attest.command import GateKey
@@ -233,7 +233,7 @@ def ensure_module(
     if model.curve is not None:
         stamp["curve"] = model.curve
     record = state.modules / BUILD_RECORD
-    if record.exists() and store.active() is not None and json.loads(record.read_text()) == stamp:
+    if record.exists() and store.active() is not None and jsontext.loads(record.read_text()) == stamp:
         return store.load_active()
     say(f"building the module from {model.onnx}: integer graph, WASM, circuit, keys, report")
     work = Path(tempfile.mkdtemp(prefix=".build-", dir=state.root))
@@ -246,7 +246,7 @@ def ensure_module(
         built = store.activate(store.import_bundle(result.path))
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    record.write_text(json.dumps(stamp))
+    record.write_text(jsontext.dumps(stamp))
     return built
 
 

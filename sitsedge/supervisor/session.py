@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from attest import jsontext
 from attest.command import SessionKey
 from attest.errors import AttestError
 from attest.evidence.verdict import Check, Verdict
@@ -504,7 +504,7 @@ class Session:
 
     def _write(self, name: str, config: dict[str, Any]) -> Path:
         path = self.state.run / name
-        path.write_text(json.dumps(config, indent=1), encoding="utf-8")
+        path.write_text(jsontext.dumps(config, indent=1), encoding="utf-8")
         return path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import json
 import logging
 import os
 import signal
@@ -13,6 +12,8 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from attest import jsontext
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 MCL_CURRENT_AND_FUTURE = 3  # mlockall(2)
@@ -33,7 +34,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             body["trace"] = self.formatException(record.exc_info)
-        return json.dumps(body, ensure_ascii=False)
+        return jsontext.dumps(body, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)

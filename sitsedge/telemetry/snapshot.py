@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from attest import jsontext
 
 SNAPSHOT_BYTES_MAX = 1 << 20
 
@@ -39,7 +40,7 @@ def write_snapshot(run_dir: Path, process: str, state: str, data: dict[str, Any]
     body = {"process": process, "state": state, "pid": os.getpid(), "mono_ns": time.monotonic_ns(), **data}
     target = run_dir / f"{process}.json"
     temporary = run_dir / f".{process}.json.{os.getpid()}"
-    temporary.write_text(json.dumps(body, separators=(",", ":")), encoding="utf-8")
+    temporary.write_text(jsontext.dumps(body, separators=(",", ":")), encoding="utf-8")
     temporary.replace(target)
 
 
@@ -48,7 +49,7 @@ def read_snapshot(run_dir: Path, process: str) -> Snapshot | None:
     path = run_dir / f"{process}.json"
     try:
         with path.open("rb") as file:
-            body = json.loads(file.read(SNAPSHOT_BYTES_MAX))
+            body = jsontext.loads(file.read(SNAPSHOT_BYTES_MAX))
         age_s = (time.monotonic_ns() - int(body["mono_ns"])) / 1e9
         return Snapshot(str(body["process"]), str(body["state"]), int(body["pid"]), age_s, body)
     except (OSError, ValueError, KeyError, TypeError):

@@ -20,7 +20,8 @@ LENGTH_OF: dict[Protocol, Callable[[bytes], int | None]] = {
 
 class FakePlc:
     """Answers telegrams with ``answer``; ``misbehave`` names what it does instead: ``silent`` (takes the request and
-    says nothing), ``late`` (answers only once the next request is there), ``close``, ``garbage``, ``twice``."""
+    says nothing), ``late`` (answers only once the next request is there), ``close``, ``garbage``, ``twice``, ``again``
+    (once more, a moment later)."""
 
     def __init__(self, protocol: Protocol, answer: Callable[[bytes], bytes | None]) -> None:
         self._length_of = LENGTH_OF[protocol]
@@ -69,6 +70,9 @@ class FakePlc:
                         reply, held = held, reply
                     writer.write(reply)
                     await writer.drain()
+                    if self.misbehave == "again":
+                        await asyncio.sleep(0)
+                        writer.write(reply)
         except OSError:
             return
         finally:
