@@ -139,6 +139,8 @@ class ServerApp:
             limits=limits_of(config.limits),
             name=f"SITS Edge {config.deployment}",
         )
+        # secure_server offers both; a deployment may offer one.
+        server._security_policy = [kind for kind in server._security_policy if _policy_name(kind) in config.policies]
         server.socket_address = (config.bind, config.port)
         name_endpoints(server, config.endpoint, config.hosts)
         access = Access.of(server)
@@ -257,3 +259,8 @@ def name_endpoints(server: Any, endpoint: str, hosts: Sequence[str]) -> None:
         return own._replace(netloc=f"{host}:{own.port}").geturl()
 
     server.iserver._mangle_endpoint_url = answer
+
+
+def _policy_name(kind: Any) -> str:
+    """``Aes256Sha256RsaPss_SignAndEncrypt`` and its like, as the security policy's URI spells it."""
+    return {"Aes256Sha256RsaPss": "Aes256_Sha256_RsaPss"}.get(name := kind.name.partition("_")[0], name)
