@@ -71,6 +71,8 @@ class Poller:
         self._backoff = backoff or Backoff()
         self._now_ns = now_ns
         self.faults: dict[str, int] = {}
+        self.last_fault: FieldbusError | None = None
+        """The latest of them, whether or not it is over."""
         self.late_total = 0
         self.reconnects_total = 0
 
@@ -83,8 +85,7 @@ class Poller:
                     self._backoff.reset()
                     await self._poll()
                 except FieldbusError as error:
-                    self.faults[error.code] = self.faults.get(error.code, 0) + 1
-                    self._gone()
+                    self._fault(error)
                     await self._connector.close()
                 await asyncio.sleep(self._backoff.next_s())
                 self.reconnects_total += 1
@@ -99,8 +100,7 @@ class Poller:
             except FieldbusError as error:
                 if not self._connector.connected:
                     raise
-                self.faults[error.code] = self.faults.get(error.code, 0) + 1
-                self._gone()
+                self._fault(error)
             due += self._period_s
             wait = due - asyncio.get_running_loop().time()
             if wait <= 0:
@@ -108,7 +108,9 @@ class Poller:
                 due -= wait
             await asyncio.sleep(max(0.0, wait))
 
-    def _gone(self) -> None:
-        """No value outlives the connection it came by."""
+    def _fault(self, error: FieldbusError) -> None:
+        """Count it; no value outlives the connection it came by."""
+        self.faults[error.code] = self.faults.get(error.code, 0) + 1
+        self.last_fault = error
         now_ns = self._now_ns()
         self._deliver(tuple(bad(tag, unit, BAD_NO_COMMUNICATION, now_ns) for tag, unit in self._connector.tags))

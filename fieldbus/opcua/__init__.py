@@ -5,20 +5,30 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from fieldbus.opcua.certificates import Identity, TrustList, create_identity, load_certificate, load_identity
+from fieldbus.opcua.certificates import (
+    CertificateTerm,
+    Identity,
+    TrustList,
+    create_identity,
+    load_certificate,
+    load_identity,
+)
 from fieldbus.opcua.errors import CertificateError, OpcUaError, quiet_asyncua
+from fieldbus.opcua.findings import Finding, ItemRevision, Revisions
+from fieldbus.opcua.options import Deadband, DeadbandKind, ItemOptions, SubscriptionOptions, Trigger
+from fieldbus.opcua.policies import PolicyChoice, ReconnectPolicy
+from fieldbus.opcua.renewal import Renewal
+from fieldbus.opcua.user import UserCredential
 
 if TYPE_CHECKING:
-    from fieldbus.opcua.client import ReconnectPolicy, SecureClient
+    from fieldbus.opcua.client import SecureClient
     from fieldbus.opcua.server_security import secure_server
-    from fieldbus.opcua.subscription import SubscriptionOptions, ValueSubscription
+    from fieldbus.opcua.subscription import ValueSubscription
     from fieldbus.opcua.values import ReadResult, TagValue, WriteResult
 
 _LATER = {
-    "ReconnectPolicy": "client",
     "SecureClient": "client",
     "secure_server": "server_security",
-    "SubscriptionOptions": "subscription",
     "ValueSubscription": "subscription",
     "ReadResult": "values",
     "TagValue": "values",
@@ -27,14 +37,25 @@ _LATER = {
 
 __all__ = [
     "CertificateError",
+    "CertificateTerm",
+    "Deadband",
+    "DeadbandKind",
+    "Finding",
     "Identity",
+    "ItemOptions",
+    "ItemRevision",
     "OpcUaError",
+    "PolicyChoice",
     "ReadResult",
     "ReconnectPolicy",
+    "Renewal",
+    "Revisions",
     "SecureClient",
     "SubscriptionOptions",
     "TagValue",
+    "Trigger",
     "TrustList",
+    "UserCredential",
     "ValueSubscription",
     "WriteResult",
     "create_identity",

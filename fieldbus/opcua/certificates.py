@@ -72,11 +72,35 @@ def create_identity(
     CertificateError ``file-exists`` or ``file-unwritable``.
     """
     key = rsa.generate_private_key(public_exponent=65_537, key_size=KEY_BITS)
-    start = not_before if not_before is not None else dt.datetime.now(dt.UTC) - BACKDATE
-    certificate = _build(key, name, application_uri, hosts, start, start + dt.timedelta(days=days))
-    key_path, certificate_path = directory / f"{name}.key.pem", directory / f"{name}.der"
+    key_path = directory / f"{name}.key.pem"
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     _write_new(key_path, pem, mode=0o600)
+    return issue(
+        key,
+        key_path,
+        directory / f"{name}.der",
+        application_uri,
+        hosts=hosts,
+        days=days,
+        not_before=not_before,
+        name=name,
+    )
+
+
+def issue(
+    key: rsa.RSAPrivateKey,
+    key_path: Path,
+    certificate_path: Path,
+    application_uri: str,
+    *,
+    name: str,
+    hosts: Sequence[str] = (),
+    days: int = 730,
+    not_before: dt.datetime | None = None,
+) -> Identity:
+    """A new self-signed certificate for a key that is already in ``key_path``; raises as ``create_identity``."""
+    start = not_before if not_before is not None else dt.datetime.now(dt.UTC) - BACKDATE
+    certificate = _build(key, name, application_uri, hosts, start, start + dt.timedelta(days=days))
     _write_new(certificate_path, certificate.public_bytes(serialization.Encoding.DER), mode=0o644)
     return Identity(certificate_path, key_path, certificate, application_uri)
 
@@ -190,6 +214,11 @@ def load_certificate(path: Path) -> x509.Certificate:
 
 
 def _load_key(path: Path) -> rsa.RSAPrivateKey:
+    return parse_key(read_key(path), label=str(path))
+
+
+def read_key(path: Path) -> bytes:
+    """The bytes of a key file that only its owner can read. Raises ``file-unreadable``, ``key-permissions``."""
     data = _read(path)
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
@@ -199,6 +228,11 @@ def _load_key(path: Path) -> rsa.RSAPrivateKey:
             expected="0600: readable by its owner only",
             hint=f"chmod 600 {path}",
         )
+    return data
+
+
+def parse_key(data: bytes, *, label: str) -> rsa.RSAPrivateKey:
+    """An RSA key, PEM or DER, checked; that takes some 30 ms. Raises ``key-format``."""
     try:
         if data.lstrip().startswith(b"-----BEGIN"):
             key = serialization.load_pem_private_key(data, password=None)
@@ -206,7 +240,7 @@ def _load_key(path: Path) -> rsa.RSAPrivateKey:
             key = serialization.load_der_private_key(data, password=None)
     except (ValueError, TypeError) as error:
         raise CertificateError(
-            "key-format", found=f"{path} is none", expected="an unencrypted private key in PEM or DER"
+            "key-format", found=f"{label} is none", expected="an unencrypted private key in PEM or DER"
         ) from error
     if not isinstance(key, rsa.RSAPrivateKey):
         raise CertificateError("key-format", found="no RSA key", expected="RSA, as Basic256Sha256 demands")
@@ -245,6 +279,24 @@ def check_validity(certificate: x509.Certificate, *, label: str, now: dt.datetim
             expected="a valid certificate",
             hint="check this machine's date",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateTerm:
+    """How long a certificate lasts, as plain values for a snapshot. ``days_left`` is negative once it has ended."""
+
+    label: str
+    thumbprint: str
+    not_after_ns: int
+    days_left: int
+
+
+def term(certificate: x509.Certificate, *, label: str, now: dt.datetime | None = None) -> CertificateTerm:
+    """The term of ``certificate``; days are whole ones, rounded down."""
+    now = now if now is not None else dt.datetime.now(dt.UTC)
+    end = certificate.not_valid_after_utc
+    thumbprint = certificate.fingerprint(hashes.SHA256()).hex()
+    return CertificateTerm(label, thumbprint, int(end.timestamp()) * 1_000_000_000, (end - now).days)
 
 
 def application_uris(certificate: x509.Certificate) -> list[str]:

@@ -23,6 +23,20 @@ PEER_ERRORS = (
 )
 """What asyncua lets out when a peer is gone, silent, or answers with bytes its parsers did not foresee."""
 
+SESSION_GONE = frozenset(
+    {
+        ua.StatusCodes.BadSessionIdInvalid,
+        ua.StatusCodes.BadSessionClosed,
+        ua.StatusCodes.BadSessionNotActivated,
+        ua.StatusCodes.BadSecureChannelIdInvalid,
+        ua.StatusCodes.BadSecureChannelClosed,
+        ua.StatusCodes.BadConnectionClosed,
+        ua.StatusCodes.BadServerHalted,
+        ua.StatusCodes.BadShutdown,
+    }
+)
+"""Answers after which nothing more comes of this connection."""
+
 GOOD = 0
 
 STATUS_CODES: dict[int, tuple[str, str]] = {
@@ -39,6 +53,9 @@ STATUS_CODES: dict[int, tuple[str, str]] = {
     0x80740000: ("value-type", "the variable has another data type"),
     0x80550000: ("security-policy", "the server must offer Basic256Sha256 with SignAndEncrypt"),
     0x800A0000: ("deadline", "the server did not answer in time"),
+    0x80200000: ("identity-rejected", "the server refuses this user name or password"),
+    0x80B80000: ("message-too-large", "the server sends or takes larger messages than agreed"),
+    0x80B90000: ("message-too-large", "the server sends or takes larger messages than agreed"),
 }
 """StatusCodes (OPC 10000-6, annex A) that have a name of their own here; others are ``status-<hex>``."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,27 @@ async def resolve(client: Any, namespace_uri: str, tags: Mapping[str, str]) -> d
         node_ids[tag] = result.Targets[0].TargetId
     return await _with_types(client, node_ids)
 
+
+def absent_nodes(paths: Mapping[str, str], namespace_uri: str) -> OpcUaError:
+    """The error for tags (name → path) that a server does not have: ``node-missing``, or ``index-range`` where a path
+    asks for elements of an array. (A server may well call a node ``Gap[2]``: such a path resolves, and is no range.)"""
+    ranges = {tag: path for tag, path in paths.items() if _INDEX_RANGE.search(path)}
+    if ranges:
+        return OpcUaError(
+            "index-range",
+            found=", ".join(f"{tag} ({path})" for tag, path in ranges.items()),
+            expected="the path of a variable that is a scalar",
+            hint="parts of arrays are not read; let the server offer the element as a variable of its own",
+        )
+    return OpcUaError(
+        "node-missing",
+        found="no node for " + ", ".join(f"{tag} ({path})" for tag, path in paths.items()),
+        expected=f"the browse path under Objects in {namespace_uri}",
+        hint="compare the path with the server's address space",
+    )
+
+
+_INDEX_RANGE = re.compile(r"[^/]\[[0-9:,]+\]$")
 
 _ABSENT = frozenset({ua.StatusCodes.BadNoMatch, ua.StatusCodes.BadNodeIdUnknown, ua.StatusCodes.BadNodeIdInvalid})
 

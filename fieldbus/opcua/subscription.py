@@ -3,43 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+import logging
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from asyncua import ua
 
 from fieldbus.opcua.errors import OpcUaError
 from fieldbus.opcua.failures import PEER_ERRORS
+from fieldbus.opcua.findings import Finding, ItemRevision, Revisions, judge, named
+from fieldbus.opcua.items import Item, Monitored, monitor
+from fieldbus.opcua.options import SubscriptionOptions
+from fieldbus.opcua.publishing import Publisher, Sequence
 from fieldbus.opcua.values import ReadResult, from_data_value
 
+_log = logging.getLogger(__name__)
+
 ITEMS_PER_PUBLISH_MAX = 1_000
-LIFETIME_COUNT = 1_000
-KEEP_ALIVE_COUNT = 10
+KEEP_ALIVE_MS = 500.0
+"""Asked for at least one answer in this time, so that a silent server is noticed within a second or so."""
+
+LIFETIME_MS = 60_000.0
+"""Asked to keep the subscription this long without hearing of us: longer than any stall of ours that may heal."""
+
+COUNT_MAX = 0xFFFF_FFFF
+SILENT_KEEP_ALIVES = 2
+"""Keep-alives that may fail to come before the subscription counts as dead."""
+
+PUBLISHING_MS_MAX = 3.6e6
 BAD_MONITORED_ITEM = 0x80420000  # Bad_MonitoredItemIdInvalid: the server would not monitor this tag
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionOptions:
-    """What to ask of the server: times in ms; ``item_queue`` values it keeps per tag between publishes;
-    ``hand_over`` values kept here before the oldest is dropped and counted."""
-
-    publishing_ms: float = 100.0
-    sampling_ms: float = 0.0
-    item_queue: int = 1
-    hand_over: int = 1_024
-
-    def __post_init__(self) -> None:
-        if not (self.publishing_ms > 0 and self.sampling_ms >= 0 and self.item_queue >= 1 and self.hand_over >= 1):
-            raise ValueError("subscription times and queue lengths must be positive")
+BAD_NO_COMMUNICATION = 0x80310000
+BAD_DATA_LOST = 0x809D0000
+BAD_NODE_UNKNOWN = 0x80340000
+REVISED_NOTHING = Revisions(0.0, 0, 0)
 
 
 class ValueSubscription:
     """Values in order of arrival. Survives reconnects: the client re-creates it on the new session.
 
-    After a reconnect the server sends current values first; what changed in between is lost, and values older
-    than a consumer wants must be judged by ``t_source_ns``.
+    While there is no connection, or the server says it is out of service, every tag has been given once as bad, with
+    neither value nor times: no value outlives what it came by. After that the server sends current values first;
+    what changed in between is lost, and values older than a consumer wants must be judged by ``t_source_ns``.
     """
 
     def __init__(self, tags: tuple[str, ...], options: SubscriptionOptions) -> None:
@@ -48,65 +55,261 @@ class ValueSubscription:
         self._queue: deque[ReadResult] = deque()
         self._ready = asyncio.Event()
         self._closed = False
-        self._id: int | None = None
+        self._publisher: Publisher | None = None
         self._session: Any = None
+        self._id: int | None = None
+        self._items: dict[str, Item] = {}
+        self._found: list[Finding] = []
+        self._last: dict[str, ReadResult] = {}
+        self._held: int | None = None
+        self._heard_s = time.monotonic()
+        self._lost_reason: str | None = None
+        self.on_lost: Callable[[], None] | None = None
+        """Called when the server has ended the subscription or values were lost; the client makes it anew."""
         self.overflow_total = 0
         """Values dropped here because nobody took them."""
         self.server_overflow_total = 0
         """Values that carried the server's overflow bit: it dropped some before this one."""
+        self.overflows: Counter[str] = Counter()
+        """The server's overflow bits by tag."""
+        self.dropped: Counter[str] = Counter()
+        """Values dropped here because nobody took them, by tag."""
+        self.stale_total = 0
+        """Values too old by their source time that the same message already replaced."""
+        self.filtered_total = 0
+        """Changes inside a deadband that is applied here."""
+        self.deadband_ignored: Counter[str] = Counter()
+        """Changes inside a deadband that the server had accepted, by tag."""
+        self.losses: Counter[str] = Counter()
+        """Why it was made anew, by reason (``data-lost``, ``expired``, ``transferred``, ``silent``, …)."""
+        self._sequence_before = (0, 0)
         self.refused: dict[str, int] = {}
         """Tags the server would not monitor, with its StatusCode."""
-        self.revised_publishing_ms = 0.0
-        """What the server made of ``publishing_ms``."""
+        self.nodes: dict[str, Any] = {}
+        """NodeIds that the tags are monitored at, or were asked to be."""
+        self.revisions = REVISED_NOTHING
+        """What the server made of the requested intervals, counts and queues."""
 
     @property
     def tags(self) -> tuple[str, ...]:
         """Monitored tags."""
         return self._tags
 
-    async def start(self, session: Any, nodes: Mapping[str, Any]) -> None:
+    @property
+    def closed(self) -> bool:
+        """True after ``close``."""
+        return self._closed
+
+    @property
+    def revised_publishing_ms(self) -> float:
+        """What the server made of ``publishing_ms``."""
+        return self.revisions.publishing_ms
+
+    @property
+    def missed_total(self) -> int:
+        """Notifications that did not arrive by themselves (asked for again, or lost)."""
+        sequence = self._sequence
+        return self._sequence_before[0] + (0 if sequence is None else sequence.missed_total)
+
+    @property
+    def duplicates_total(self) -> int:
+        """Notifications that came twice; the second was dropped."""
+        sequence = self._sequence
+        return self._sequence_before[1] + (0 if sequence is None else sequence.duplicates_total)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong with what the server made of it; see ``judge`` and ``Monitored.findings``, and
+        ``item-refused``, ``deadband-ignored``, ``queue-overflow``."""
+        found = list(self._found)
+        if self.refused:
+            found.append(Finding("item-refused", f"the server does not monitor {named(sorted(self.refused))}"))
+        if self.deadband_ignored:
+            tags = named(sorted(self.deadband_ignored))
+            found.append(Finding("deadband-ignored", f"the server reports changes inside the deadband of {tags}"))
+        if self.overflows:
+            found.append(
+                Finding("queue-overflow", f"the server's queue overflowed for {named(sorted(self.overflows))}")
+            )
+        return tuple(found)
+
+    async def start(self, publisher: Publisher, session: Any, nodes: Mapping[str, Any]) -> None:
         """Create subscription and monitored items on ``session`` (called by the client, also after a reconnect).
 
-        ``nodes``: NodeId of each tag that resolves; the others are listed in ``refused``.
+        ``nodes``: NodeId of each tag that resolves; the others are listed in ``refused``. Raises as the session does,
+        and OpcUaError ``revised-interval`` for an answer that is no interval.
         """
-        options = self._options
-        params = ua.CreateSubscriptionParameters()
-        params.RequestedPublishingInterval = options.publishing_ms
-        params.RequestedLifetimeCount = LIFETIME_COUNT
-        params.RequestedMaxKeepAliveCount = KEEP_ALIVE_COUNT
-        params.MaxNotificationsPerPublish = ITEMS_PER_PUBLISH_MAX
-        params.PublishingEnabled = True
-        created = await session.create_subscription(params, self._on_publish)
-        self._session, self._id = session, created.SubscriptionId
-        self.revised_publishing_ms = float(created.RevisedPublishingInterval)
-        self.refused = {tag: BAD_MONITORED_ITEM for tag in self._tags if tag not in nodes}
-        requests = [_item_request(handle, nodes[tag], options) for handle, tag in enumerate(self._tags) if tag in nodes]
-        if not requests:
-            return
-        items = ua.CreateMonitoredItemsParameters()
-        items.SubscriptionId = self._id
-        items.TimestampsToReturn = ua.TimestampsToReturn.Both
-        items.ItemsToCreate = requests
-        results = await session.create_monitored_items(items)
-        for request, result in zip(requests, results, strict=True):
-            if not result.StatusCode.is_good():
-                self.refused[self._tags[request.RequestedParameters.ClientHandle]] = result.StatusCode.value
+        await self._end()
+        self._publisher, self._session, self._lost_reason = publisher, session, None
+        created = await publisher.create(self._parameters(), self)
+        self._id = int(created.SubscriptionId)
+        self.alive()
+        interval = float(created.RevisedPublishingInterval)
+        if not 0 <= interval <= PUBLISHING_MS_MAX:  # NaN is neither
+            raise OpcUaError("revised-interval", found=f"{interval} ms", expected="a publishing interval below an hour")
+        done = await monitor(session, self._id, self._tags, nodes, self._options)
+        self._items, self.refused, self.nodes = {}, {}, dict(nodes)
+        self._note(done)
+        self.gone([tag for tag in self._tags if tag not in nodes], status=BAD_MONITORED_ITEM)
+        self.revisions = Revisions(
+            interval,
+            max(int(created.RevisedMaxKeepAliveCount), 1),
+            int(created.RevisedLifetimeCount),
+            {tag: item.revision for tag, item in self._items.items()},
+        )
+        self._found = [*judge(self._options, self.revisions), *done.findings()]
 
-    def _on_publish(self, result: Any) -> None:
-        for notification in result.NotificationMessage.NotificationData or ():
+    async def extend(self, nodes: Mapping[str, Any]) -> None:
+        """Monitor these tags, which were missing or have another node now. Raises as ``start``."""
+        if self._session is None or self._id is None:
+            return
+        old = [self._items.pop(tag).identifier for tag in nodes if tag in self._items]
+        if old:
+            parameters = ua.DeleteMonitoredItemsParameters(SubscriptionId=self._id, MonitoredItemIds=old)
+            await self._session.delete_monitored_items(parameters)  # an item of a deleted node may be gone already
+        done = await monitor(self._session, self._id, self._tags, nodes, self._options)
+        self._note(done)
+        self.nodes |= nodes
+        items: dict[str, ItemRevision] = {tag: item.revision for tag, item in self._items.items()}
+        kept = self.revisions
+        self.revisions = Revisions(kept.publishing_ms, kept.keep_alive_count, kept.lifetime_count, items)
+        self._found = [*judge(self._options, self.revisions), *done.findings()]
+
+    def gone(self, tags: list[str], *, status: int = BAD_NODE_UNKNOWN) -> None:
+        """These tags have no node on the server now: bad at once, until ``extend`` has them again."""
+        self.refused |= dict.fromkeys(tags, status)
+        for tag in tags:
+            self.nodes.pop(tag, None)
+        self.turn_bad(BAD_NODE_UNKNOWN, tags)
+
+    def _note(self, done: Monitored) -> None:
+        self._items |= done.items
+        self.refused = {tag: status for tag, status in self.refused.items() if tag not in done.items}
+        self.refused |= done.refused
+        for tag, status in done.refused.items():
+            self.turn_bad(status, (tag,))
+
+    def _parameters(self) -> Any:
+        interval = self._options.publishing_ms
+        keep_alive = max(1, min(COUNT_MAX // 3, math.ceil(KEEP_ALIVE_MS / interval)))
+        parameters = ua.CreateSubscriptionParameters()
+        parameters.RequestedPublishingInterval = interval
+        parameters.RequestedMaxKeepAliveCount = keep_alive
+        parameters.RequestedLifetimeCount = min(COUNT_MAX, max(3 * keep_alive, math.ceil(LIFETIME_MS / interval)))
+        parameters.MaxNotificationsPerPublish = ITEMS_PER_PUBLISH_MAX
+        parameters.PublishingEnabled = True
+        return parameters
+
+    # What the publisher calls (publishing.Stream).
+
+    def alive(self) -> None:
+        """The server said something about this subscription."""
+        self._heard_s = time.monotonic()
+
+    def deliver(self, message: Any) -> None:
+        """Hand over the values of one NotificationMessage."""
+        values: list[ReadResult] = []
+        for notification in message.NotificationData:
             if isinstance(notification, ua.DataChangeNotification):
-                for item in notification.MonitoredItems:
-                    self._take(item.ClientHandle, item.Value)
+                values += [
+                    from_data_value(self._tags[item.ClientHandle], item.Value)
+                    for item in notification.MonitoredItems
+                    if 0 <= item.ClientHandle < len(self._tags)
+                ]
+        for value in self._fresh(values):
+            self._take(value)
 
-    def _take(self, handle: int, data_value: Any) -> None:
-        if self._closed or not 0 <= handle < len(self._tags):
+    def lost(self, reason: str) -> None:
+        """It has to be made anew; until then every tag is bad."""
+        if self._closed or self._lost_reason is not None:
             return
-        value = from_data_value(self._tags[handle], data_value)
+        self._lost_reason = reason
+        self.losses[reason] += 1
+        _log.warning("the subscription of %d tags is made anew: %s", len(self._tags), reason)
+        self.turn_bad(BAD_DATA_LOST if reason == "data-lost" else BAD_NO_COMMUNICATION)
+        if self.on_lost is not None:
+            self.on_lost()
+
+    # What the client calls.
+
+    @property
+    def lost_reason(self) -> str | None:
+        """Why it has to be made anew; None while it works."""
+        return self._lost_reason
+
+    def silent(self, *, floor_s: float) -> bool:
+        """True when neither values nor keep-alives came for as long as the server may be silent, and ``floor_s``."""
+        if self._id is None or self._closed:
+            return False
+        limit_s = max(floor_s, SILENT_KEEP_ALIVES * self.revisions.keep_alive_ms / 1_000)
+        if self.revisions.lifetime_ms > 0:
+            limit_s = max(floor_s, min(limit_s, self.revisions.lifetime_ms / 1_000))
+        return time.monotonic() - self._heard_s > limit_s
+
+    def hold(self, status: int | None) -> None:
+        """From now on every value has this bad ``status``, since the server itself says it is out of service; None
+        ends that (the client makes the subscription anew for current values)."""
+        self._held = status
+        if status is not None:
+            self.turn_bad(status)
+
+    def turn_bad(self, status: int, tags: Iterable[str] | None = None) -> None:
+        """Hand over every tag (or these) as bad, without value and times, unless that was the last thing said of it."""
+        if self._closed:
+            return
+        for tag in self._tags if tags is None else tags:
+            last = self._last.get(tag)
+            if last is None or last.status != status:
+                self._put(ReadResult(tag, None, status, None, None))
+
+    def _fresh(self, values: list[ReadResult]) -> list[ReadResult]:
+        """Without values that are too old and already replaced: what a server kept during an outage."""
+        limit_ms = self._options.source_age_ms_max
+        if limit_ms is None or len(values) < 2:
+            return values
+        oldest_ns = time.time_ns() - round(limit_ms * 1e6)
+        newest = {value.tag: position for position, value in enumerate(values)}
+        kept = [
+            value
+            for position, value in enumerate(values)
+            if value.t_source_ns is None or value.t_source_ns >= oldest_ns or newest[value.tag] == position
+        ]
+        self.stale_total += len(values) - len(kept)
+        return kept
+
+    def _take(self, value: ReadResult) -> None:
+        if self._closed:
+            return
         # OPC 10000-4, 7.39: InfoType DataValue (bits 10-11 = 01) with the Overflow bit (7).
         if value.status & 0x0C00 == 0x0400 and value.status & 0x0080:
             self.server_overflow_total += 1
+            self.overflows[value.tag] += 1
+        if self._held is not None:
+            self.turn_bad(self._held, (value.tag,))
+        elif not self._inside_deadband(value):
+            self._put(value)
+
+    def _inside_deadband(self, value: ReadResult) -> bool:
+        """True for a change that is filtered here; one that the server should have kept is counted."""
+        item, last = self._items.get(value.tag), self._last.get(value.tag)
+        if item is None or item.threshold is None or last is None or last.status != value.status:
+            return False
+        now, before = value.value, last.value
+        if not (isinstance(now, int | float) and isinstance(before, int | float)) or isinstance(now, bool):
+            return False
+        if not abs(now - before) <= item.threshold:  # NaN is outside of every band
+            return False
+        deadband = self._options.of(value.tag).deadband
+        if deadband is not None and deadband.here:
+            self.filtered_total += 1
+            return True
+        self.deadband_ignored[value.tag] += 1
+        return False
+
+    def _put(self, value: ReadResult) -> None:
+        self._last[value.tag] = value
         if len(self._queue) >= self._options.hand_over:
-            self._queue.popleft()
+            self.dropped[self._queue.popleft().tag] += 1
             self.overflow_total += 1
         self._queue.append(value)
         self._ready.set()
@@ -134,28 +337,31 @@ class ValueSubscription:
             return
         self._closed = True
         self._ready.set()
-        session, identifier = self._session, self._id
-        self._session = self._id = None
-        if session is None or identifier is None:
+        await self._end()
+
+    def cut(self) -> None:
+        """The connection is gone, and with it the subscription: every tag is bad at once."""
+        self._keep_account()
+        if self._publisher is not None:
+            self._publisher.forget(self._id)
+        self._publisher = self._session = self._id = None
+        self.turn_bad(BAD_NO_COMMUNICATION)
+
+    async def _end(self) -> None:
+        self._keep_account()
+        publisher, session, identifier = self._publisher, self._session, self._id
+        self._publisher = self._session = self._id = None
+        if publisher is None or session is None or identifier is None:
             return
+        publisher.forget(identifier)
         try:
             await session.delete_subscriptions([identifier])
         except PEER_ERRORS:
             return  # the connection is gone, and the subscription with it
 
     @property
-    def closed(self) -> bool:
-        """True after ``close``."""
-        return self._closed
+    def _sequence(self) -> Sequence | None:
+        return None if self._publisher is None else self._publisher.sequence(self._id)
 
-
-def _item_request(handle: int, node_id: Any, options: SubscriptionOptions) -> Any:
-    request = ua.MonitoredItemCreateRequest()
-    request.ItemToMonitor.NodeId = node_id
-    request.ItemToMonitor.AttributeId = ua.AttributeIds.Value
-    request.MonitoringMode = ua.MonitoringMode.Reporting
-    request.RequestedParameters.ClientHandle = handle
-    request.RequestedParameters.SamplingInterval = options.sampling_ms
-    request.RequestedParameters.QueueSize = options.item_queue
-    request.RequestedParameters.DiscardOldest = True
-    return request
+    def _keep_account(self) -> None:
+        self._sequence_before = (self.missed_total, self.duplicates_total)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fieldbus.s7.client import S7Client
 from fieldbus.s7.errors import S7Error
 from fieldbus.s7.items import SUCCESS
-from fieldbus.s7.layout import BlockLayout, Member
+from fieldbus.s7.layout import BlockLayout, Member, find_member
 from fieldbus.s7.model import DataItem
 from fieldbus.s7.status import quality
 from fieldbus.s7.szl import CpuMode
@@ -23,7 +23,7 @@ _TIMES = (DataType.DTL, DataType.DATE_AND_TIME, DataType.LDT)
 
 @dataclass(frozen=True, slots=True)
 class S7Tag:
-    """A member of the block by path, its name for the appliance and its unit."""
+    """A member by path (``Pump.Speed``, or ``"Block".Pump.Speed``), its name for the appliance and its unit."""
 
     name: str
     path: str
@@ -31,8 +31,8 @@ class S7Tag:
 
 
 class S7Connector:
-    """Reads the tags of one block; ``time_member`` is the path of a DTL, DATE_AND_TIME or LDT that the program sets
-    with the values; without it samples carry the time of their reception. ``zone``: that of the CPU's clock.
+    """Reads the tags of one block or several. ``time_member`` is the path of a DTL, DATE_AND_TIME or LDT that the
+    program sets with the values, in ``zone``; without it samples carry the time of their reception.
 
     With ``run_only`` values of a CPU that is not in RUN are bad (Bad_OutOfService): the program that keeps them
     stands still. A CPU that does not tell its mode (1200/1500 over PUT/GET) needs ``run_only`` False.
@@ -41,7 +41,7 @@ class S7Connector:
     def __init__(
         self,
         client: S7Client,
-        layout: BlockLayout,
+        layout: BlockLayout | Sequence[BlockLayout],
         tags: tuple[S7Tag, ...],
         *,
         time_member: str | None = None,
@@ -49,12 +49,18 @@ class S7Connector:
         run_only: bool = True,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        """Raises S7Error ``member-unknown``, ``time-member``, ``time-zone``."""
-        self._client, self._layout, self._tags = client, layout, tags
+        """Raises S7Error ``member-unknown``, ``member-block``, ``time-member``, ``time-zone``."""
+        layouts = (layout,) if isinstance(layout, BlockLayout) else tuple(layout)
+        self._client, self._tags = client, tags
         self._clock: dt.tzinfo = time_zone(zone)
         self._run_only, self._now_ns = run_only, now_ns
-        self._members = [layout.member(tag.path) for tag in tags]
-        self._time = layout.member(time_member) if time_member is not None else None
+        found = [find_member(layouts, tag.path) for tag in tags]
+        self._members = [member for _, member in found]
+        self._time = None
+        if time_member is not None:
+            found.append(find_member(layouts, time_member))
+            self._time = found[-1][1]
+        self._items = tuple(block.item(member) for block, member in found)
         if self._time is not None and self._time.spec.type not in _TIMES:
             raise S7Error("time-member", found=str(self._time.spec.type), expected="DTL, Date_And_Time or LDT")
 
@@ -75,8 +81,7 @@ class S7Connector:
     async def read(self) -> tuple[Sample, ...]:
         """One sample per tag. Values and their time are read in one job if they fit the PDU."""
         running = not self._run_only or (await self._client.cpu_state(self._clock)).mode is CpuMode.RUN
-        members = [*self._members, *([self._time] if self._time is not None else [])]
-        found = await self._client.read(tuple(self._layout.item(member) for member in members))
+        found = await self._client.read(self._items)
         t_ns, source = self._now_ns(), TimeSource.RECEIVED
         if self._time is not None:
             stamp = self._value(self._time, found[-1])

@@ -11,6 +11,7 @@ A block with optimised access has no layout that anybody outside the CPU knows: 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
@@ -64,6 +65,19 @@ class BlockLayout:
         if member.spec.type is DataType.BOOL:
             return Item(Area.DATA_BLOCK, member.byte, 1, ItemType.BIT, self.number, member.bit)
         return Item(Area.DATA_BLOCK, member.byte, member.spec.size, ItemType.BYTE, self.number)
+
+
+def find_member(layouts: Sequence[BlockLayout], path: str) -> tuple[BlockLayout, Member]:
+    """The member at ``path`` and its block: ``"Block".Pump.Speed``, or ``Pump.Speed`` where there is but one block.
+
+    Raises S7Error ``member-block``, ``member-unknown``.
+    """
+    quoted, _, rest = path[1:].partition('".') if path.startswith('"') else ("", "", path)
+    blocks = [layout for layout in layouts if layout.name == quoted] if quoted else list(layouts)
+    if len(blocks) != 1:
+        names = ", ".join(f'"{layout.name}"' for layout in layouts)
+        raise S7Error("member-block", found=path, expected=f"a member of exactly one block of {names}")
+    return blocks[0], blocks[0].member(rest)
 
 
 class _Place:

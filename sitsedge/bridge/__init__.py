@@ -1,1 +1,1 @@
-"""``sits-bridge``: subscribes to tags of an OPC UA server and hands them to the loop as UADP datagrams."""
+"""``sits-bridge``: reads OPC UA servers and vendors' controllers, and hands samples to the loop as UADP datagrams."""

@@ -1,56 +1,22 @@
-"""The bridge's configuration file: which server, which tags, how one sample is made of them, and where it goes.
+"""The bridge's configuration file: which stations, how one sample is made of their values, and where it goes.
 
-No secrets: the private key is named by its path. The file is JSON or YAML; ``sitsctl deploy`` writes it from the
-deployment file.
+No secrets: keys are named by their paths. The file is JSON or YAML; ``sitsctl deploy`` writes it from the deployment
+file.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
 from fieldbus.uadp import BuiltinType, DataSetLayout, PublisherId, PublisherIdType
+from sitsedge.config.sources import STATIONS_MAX
+from sitsedge.config.stations import OpcUaStation, Station, StationName
 from sitsedge.config.strict import FIELDS_MAX, FieldName, Milliseconds, Port, Strict
 
 UInt16 = Annotated[int, Field(ge=0, le=65535)]
-
-ITEM_QUEUE_MAX = 1000
-"""Values a server may be asked to keep per tag between two publishes: ten seconds at 100 Hz."""
-
-TRIGGER = "(trigger)"
-"""Name of a trigger that is no tag; no tag can be called so."""
-
-
-class BridgeTag(Strict):
-    """A subscribed variable. ``path``: browse path below Objects, every element in the configured namespace."""
-
-    name: FieldName
-    path: Annotated[str, Field(min_length=1, max_length=255)]
-
-
-class SameTimestamp(Strict):
-    """One sample per source timestamp, made when every tag has a value with exactly that timestamp.
-
-    For servers that notify every tag each cycle. By default an OPC UA server says nothing about a tag whose value
-    and status are what they were (OPC 10000-4, 7.22.2, trigger StatusValue); such a cycle is never complete.
-    """
-
-    policy: Literal["same-timestamp"] = "same-timestamp"
-
-
-class OnTrigger(Strict):
-    """One sample per new source timestamp of the variable at ``path``, with the latest value of each tag.
-
-    ``path`` may be one of the tags' or another one: a row or cycle counter that the source writes last. A tag
-    without news counts as unchanged while the connection lives, as the subscription promises; with ``skew_ms_max``
-    a tag whose source timestamp differs by more from the trigger's makes the sample stale instead.
-    """
-
-    policy: Literal["trigger"]
-    path: Annotated[str, Field(min_length=1, max_length=255)]
-    skew_ms_max: Milliseconds | None = None
 
 
 class Loopback(Strict):
@@ -76,61 +42,46 @@ class Loopback(Strict):
 
 
 class BridgeConfig(Strict):
-    """A whole bridge file, version 1. Paths are relative to the configuration file unless absolute.
+    """A whole bridge file, version 2. Paths are relative to the configuration file unless absolute.
 
-    ``item_queue``: values the server keeps per tag between two publishes: room for a source faster than the
-    publishing interval, and for a client that was held up. All tags get the same, and a trigger changes at least as
-    often as any tag: when queues overflow, whole samples are lost, and no sample gets an older value than its own.
+    ``trigger``: the station whose samples make samples of the whole. ``skew_ms_max``: by how much the time of another
+    station's values may differ from the trigger's. ``order``: the tags as the DataSet has them. ``certificate`` and
+    ``private_key``: this client's, where a station speaks OPC UA.
 
     ``source_age_ms_max``: a sample older than this is not forwarded (servers deliver what they kept during an
-    outage as one burst).
+    outage as one burst). It is also the claim that stations are held to: a server whose revised interval, or a
+    controller whose poll, takes longer cannot keep it.
     """
 
-    version: Literal[1]
-    endpoint: Annotated[str, Field(pattern=r"^opc\.tcp://[^\s/]+(:\d+)?(/\S*)?$")]
-    namespace: Annotated[str, Field(min_length=1, max_length=255)]
-    certificate: str
-    private_key: str
-    server_certificate: str
-    tags: Annotated[list[BridgeTag], Field(min_length=1, max_length=FIELDS_MAX)]
-    alignment: Annotated[SameTimestamp | OnTrigger, Field(discriminator="policy")] = SameTimestamp()
-    publishing_interval_ms: Milliseconds = 10.0
-    item_queue: Annotated[int, Field(ge=1, le=ITEM_QUEUE_MAX)] = ITEM_QUEUE_MAX
+    version: Annotated[int, Field(ge=2, le=2)]
+    stations: Annotated[list[Station], Field(min_length=1, max_length=STATIONS_MAX)]
+    trigger: StationName
+    skew_ms_max: Milliseconds | None = None
+    order: Annotated[list[FieldName], Field(min_length=1, max_length=FIELDS_MAX)]
+    certificate: str | None = None
+    private_key: str | None = None
     source_age_ms_max: Milliseconds
     future_ms_max: Milliseconds = 1000.0
+    poll_ms: Milliseconds
     send_to: Loopback
-    deadline_ms: Milliseconds = 2000.0
-    reconnect_ms_max: Milliseconds = 5000.0
     run_dir: str
     log_dir: str | None = None
 
     @model_validator(mode="after")
-    def _tags(self) -> BridgeConfig:
-        names = [tag.name for tag in self.tags]
-        if len(set(names)) != len(names):
-            raise ValueError("each tag name once")
+    def _whole(self) -> BridgeConfig:
+        names = [station.name for station in self.stations]
+        if len(set(names)) != len(names) or self.trigger not in names:
+            raise ValueError("each station's name once, and one of them as 'trigger'")
+        tags = [tag.name for station in self.stations for tag in station.tags]
+        if sorted(tags) != sorted(self.order) or len(set(tags)) != len(tags):
+            raise ValueError("each tag name once, and all of them in 'order'")
+        if len(names) > 1 and self.skew_ms_max is None:
+            raise ValueError("'skew_ms_max' where there are several stations")
+        for station in self.stations:
+            pinned = isinstance(station, OpcUaStation) and station.server_certificate is None
+            if isinstance(station, OpcUaStation) and (pinned or self.certificate is None or self.private_key is None):
+                raise ValueError("'certificate', 'private_key' and the 'server_certificate' of each OPC UA station")
         return self
-
-    @property
-    def tag_names(self) -> tuple[str, ...]:
-        """Names in the order of the DataSet's fields."""
-        return tuple(tag.name for tag in self.tags)
-
-    @property
-    def trigger(self) -> str | None:
-        """Name under which the trigger is subscribed: a tag's own where it is one, else ``TRIGGER``."""
-        if not isinstance(self.alignment, OnTrigger):
-            return None
-        path = self.alignment.path
-        return next((tag.name for tag in self.tags if tag.path == path), TRIGGER)
-
-    @property
-    def paths(self) -> dict[str, str]:
-        """Everything to subscribe to: name → browse path."""
-        paths = {tag.name: tag.path for tag in self.tags}
-        if isinstance(self.alignment, OnTrigger) and self.trigger == TRIGGER:
-            paths[TRIGGER] = self.alignment.path
-        return paths
 
     def layout(self) -> DataSetLayout:
         """The DataSet that is sent: every tag a Double, in order."""
@@ -139,5 +90,5 @@ class BridgeConfig(Strict):
             PublisherId(PublisherIdType.UINT16, to.publisher_id),
             to.writer_group_id,
             to.data_set_writer_id,
-            tuple((name, BuiltinType.DOUBLE) for name in self.tag_names),
+            tuple((name, BuiltinType.DOUBLE) for name in self.order),
         )

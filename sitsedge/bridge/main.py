@@ -1,6 +1,6 @@
 """``sits-bridge --config FILE``: entry point of the bridge process.
 
-Exit codes: 0 stopped as asked, 1 failed while running, 2 the configuration contradicts this machine or the server.
+Exit codes: 0 stopped as asked, 1 failed while running, 2 the configuration contradicts this machine or a station.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from fieldbus.errors import FieldbusError
-from fieldbus.opcua import OpcUaError, quiet_asyncua
+from fieldbus.net import NetError
+from fieldbus.opcua import quiet_asyncua
 from sitsedge.bridge.app import SNAPSHOT_NAME, BridgeApp
 from sitsedge.bridge.config import BridgeConfig
 from sitsedge.config import ConfigError, load_model
@@ -22,7 +23,7 @@ from sitsedge.telemetry import prepare_process
 
 def main(argv: list[str] | None = None) -> int:
     """Run the bridge; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="sits-bridge", description="OPC UA subscription to UADP on loopback")
+    parser = argparse.ArgumentParser(prog="sits-bridge", description="Stations of the plant to UADP on loopback")
     parser.add_argument("--config", type=Path, required=True, help="JSON or YAML file (sitsedge/bridge/config.py)")
     path: Path = parser.parse_args(argv).config
     try:
@@ -37,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     except (SitsError, FieldbusError) as error:
         logging.getLogger(__name__).error("%s", error)
         sys.stderr.write(f"{error}\n")
-        return 2 if isinstance(error, OpcUaError) else 1
+        return 1 if isinstance(error, NetError) else 2
     return 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,12 @@ from fieldbus.opcua import ReadResult
 BAD_TYPE_MISMATCH = 0x8074_0000
 BAD_OUT_OF_RANGE = 0x803C_0000
 """StatusCodes (OPC 10000-6, annex A) given to a value that is no number, or no finite one."""
+
+BAD_WAITING = 0x8032_0000
+"""Bad_WaitingForInitialData: nothing was heard of the tag yet."""
+
+BAD_GONE = 0x8031_0000
+"""Bad_NoCommunication: the connection the value would come by is not there."""
 
 OPEN_CYCLES_MAX = 64
 """Source timestamps that may wait for their last tag at once: a server may deliver tag by tag, so this covers
@@ -58,10 +64,20 @@ class Sample:
         return self.status >> 30 == 0
 
 
+def bad_fields(count: int, status: int) -> tuple[FieldValue, ...]:
+    """``count`` fields without a value."""
+    return (FieldValue(None, status),) * count
+
+
 class Assembler(Protocol):
-    """Makes samples of values in order of arrival."""
+    """Makes samples of values in order of arrival.
+
+    ``lacking``: tags that the server does not have or monitor now, with a bad StatusCode; samples are made without
+    them, so that one dead node does not hold up the others.
+    """
 
     dropped: Counter[str]
+    lacking: Mapping[str, int]
 
     def take(self, values: Sequence[ReadResult]) -> list[Sample]:
         """Samples that ``values`` complete, in time order."""
@@ -72,9 +88,8 @@ class Assembler(Protocol):
         ...
 
 
-def field_of(result: ReadResult) -> FieldValue:
+def number_of(value: object, status: int) -> FieldValue:
     """The number in a value, or why there is none. A Boolean or a text is no number, whatever it looks like."""
-    value, status = result.value, result.status
     if status >> 30 >= 2:
         return FieldValue(None, status)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -82,6 +97,11 @@ def field_of(result: ReadResult) -> FieldValue:
     if not math.isfinite(value) or (isinstance(value, int) and abs(value) > INTEGER_EXACT_MAX):
         return FieldValue(None, BAD_OUT_OF_RANGE)
     return FieldValue(float(value), status)
+
+
+def field_of(result: ReadResult) -> FieldValue:
+    """The field of a value as it was subscribed."""
+    return number_of(result.value, result.status)
 
 
 class SameTimestampAssembler:
@@ -92,6 +112,7 @@ class SameTimestampAssembler:
         self._open: dict[int, dict[int, FieldValue]] = {}
         self._last_ns = -1
         self.dropped: Counter[str] = Counter()
+        self.lacking: Mapping[str, int] = {}
 
     def take(self, values: Sequence[ReadResult]) -> list[Sample]:
         """See :class:`Assembler`. A value for a time already passed on is counted ``out-of-order``."""
@@ -105,7 +126,7 @@ class SameTimestampAssembler:
                 continue
             fields = self._open.setdefault(result.t_source_ns, {})
             fields[self._places[result.tag]] = field_of(result)
-            if len(fields) == len(self._places):
+            if all(place in fields or tag in self.lacking for tag, place in self._places.items()):
                 made.append(self._close(result.t_source_ns))
             elif len(self._open) > OPEN_CYCLES_MAX:
                 del self._open[min(self._open)]
@@ -120,7 +141,8 @@ class SameTimestampAssembler:
             del self._open[moment]
         self.dropped[INCOMPLETE] += len(older)
         self._last_ns = t_source_ns
-        return Sample(t_source_ns, tuple(fields[place] for place in range(len(self._places))))
+        made = [fields.get(place) or FieldValue(None, self.lacking[tag]) for tag, place in self._places.items()]
+        return Sample(t_source_ns, tuple(made))
 
     def reset(self) -> None:
         """See :class:`Assembler`; unfinished samples are counted ``incomplete``."""
@@ -141,6 +163,7 @@ class TriggerAssembler:
         self._latest: dict[str, ReadResult] = {}
         self._last_ns = -1
         self.dropped: Counter[str] = Counter()
+        self.lacking: Mapping[str, int] = {}
 
     def take(self, values: Sequence[ReadResult]) -> list[Sample]:
         """See :class:`Assembler`.
@@ -165,12 +188,11 @@ class TriggerAssembler:
 
     def _sample(self, t_source_ns: int) -> Sample | None:
         """The sample of this trigger, or None with the reason counted."""
-        latest = [self._latest.get(tag) for tag in self._tags]
-        known = [result for result in latest if result is not None]
+        known = [self._latest[tag] for tag in self._tags if tag in self._latest and tag not in self.lacking]
         reason = None
         if t_source_ns <= self._last_ns:
             reason = OUT_OF_ORDER
-        elif len(known) < len(latest):
+        elif any(tag not in self._latest and tag not in self.lacking for tag in self._tags):
             reason = INCOMPLETE
         elif any(self._is_stale(result, t_source_ns) for result in known):
             reason = STALE_TAG
@@ -180,7 +202,11 @@ class TriggerAssembler:
             self.dropped[reason] += 1
             return None
         self._last_ns = t_source_ns
-        return Sample(t_source_ns, tuple(field_of(result) for result in known))
+        return Sample(t_source_ns, tuple(map(self._field, self._tags)))
+
+    def _field(self, tag: str) -> FieldValue:
+        status = self.lacking.get(tag)
+        return field_of(self._latest[tag]) if status is None else FieldValue(None, status)
 
     def _is_stale(self, result: ReadResult, t_source_ns: int) -> bool:
         assert result.t_source_ns is not None
@@ -189,3 +215,29 @@ class TriggerAssembler:
     def reset(self) -> None:
         """See :class:`Assembler`; the server sends every tag's current value after a reconnect."""
         self._latest.clear()
+
+
+class LatestAssembler:
+    """All tags with what the server last said of each, whenever it says something; at the newest time among them."""
+
+    def __init__(self, tags: Sequence[str]) -> None:
+        self._fields = dict.fromkeys(tags, FieldValue(None, BAD_WAITING))
+        self._newest_ns = 0
+        self.dropped: Counter[str] = Counter()
+        self.lacking: Mapping[str, int] = {}
+
+    def take(self, values: Sequence[ReadResult]) -> list[Sample]:
+        """See :class:`Assembler`; one sample for all of ``values``."""
+        for result in values:
+            if result.t_source_ns is None:
+                self.dropped[NO_SOURCE_TIMESTAMP] += 1
+                self._fields[result.tag] = FieldValue(None, BAD_WAITING)
+                continue
+            self._newest_ns = max(self._newest_ns, result.t_source_ns)
+            self._fields[result.tag] = field_of(result)
+        fields = self._fields | {tag: FieldValue(None, status) for tag, status in self.lacking.items()}
+        return [Sample(self._newest_ns, tuple(fields[tag] for tag in self._fields))] if values else []
+
+    def reset(self) -> None:
+        """See :class:`Assembler`."""
+        self._fields = dict.fromkeys(self._fields, FieldValue(None, BAD_WAITING))

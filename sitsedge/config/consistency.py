@@ -38,15 +38,16 @@ def _fault(path: Path, where: str, found: str, expected: str) -> ConfigFault:
 
 
 def _sources(deployment: Deployment, path: Path, inputs: Sequence[Signal]) -> list[ConfigFault]:
-    key = "source.fields" if deployment.source.protocol == "uadp-udp" else "source.tags"
-    names, units = deployment.field_names, deployment.field_units
+    places = deployment.source.dataset()
+    names = tuple(place.name for place in places)
     expected = tuple(signal.name for signal in inputs)
     if names != expected:
+        key = places[0].key.rpartition(".")[0]
         return [_fault(path, key, ", ".join(names), f"the module's inputs in order: {', '.join(expected)}")]
     return [
-        _fault(path, f"{key}.{i}.unit", f"{unit!r} for {name}", f"the module's unit {signal.unit!r}")
-        for i, (name, unit, signal) in enumerate(zip(names, units, inputs, strict=True))
-        if unit != signal.unit
+        _fault(path, f"{place.key}.unit", f"{place.unit!r} for {place.name}", f"the module's unit {signal.unit!r}")
+        for place, signal in zip(places, inputs, strict=True)
+        if place.unit != signal.unit
     ]
 
 

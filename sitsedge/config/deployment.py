@@ -16,7 +16,7 @@ from attest.command.rules import PROOF_BACKLOG_MAX, PROOF_DEADLINE_MS_MAX
 from attest.proof.circuit import CurveName
 from sitsedge.config.server import ServerBlock
 from sitsedge.config.source import ConfigError, ConfigFault, VersionOne, load_model, positions_of
-from sitsedge.config.sources import Source, UadpEthernetSource, UadpPublisher
+from sitsedge.config.sources import OpcUaSource, Source, UadpSource
 from sitsedge.config.strict import FIELDS_MAX, Identifier, Milliseconds, Strict
 
 ProofDeadline = Annotated[int, Field(ge=1, le=PROOF_DEADLINE_MS_MAX)]
@@ -233,8 +233,10 @@ class Deployment(Strict):
 
     @model_validator(mode="after")
     def _heard(self) -> Deployment:
-        if self.simulation is not None and isinstance(self.source, UadpEthernetSource):
-            raise ValueError("no 'simulation' with a source on Ethernet: the simulated plant publishes over UDP")
+        if isinstance(self.simulation, RollingMillPlant) and not isinstance(self.source, UadpSource):
+            raise ValueError("the simulated mill only with a 'uadp-udp' source, which is how it publishes")
+        if isinstance(self.simulation, ReplayPlant) and not isinstance(self.source, OpcUaSource):
+            raise ValueError("a replay only with an 'opcua' source, which is how it publishes")
         return self
 
     @property
@@ -250,14 +252,12 @@ class Deployment(Strict):
     @property
     def field_names(self) -> tuple[str, ...]:
         """Names of the DataSet's fields in wire order."""
-        items = self.source.fields if isinstance(self.source, UadpPublisher) else self.source.tags
-        return tuple(item.name for item in items)
+        return tuple(place.name for place in self.source.dataset())
 
     @property
     def field_units(self) -> tuple[str, ...]:
         """Units in the same order."""
-        items = self.source.fields if isinstance(self.source, UadpPublisher) else self.source.tags
-        return tuple(item.unit for item in items)
+        return tuple(place.unit for place in self.source.dataset())
 
 
 def load_deployment(path: Path) -> Deployment:

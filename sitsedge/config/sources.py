@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Literal
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from sitsedge.config.strict import FIELDS_MAX, FieldName, Milliseconds, Port, Strict
-from sitsedge.config.units import UNITS
+from sitsedge.config.stations import (
+    CipKeys,
+    CipStation,
+    OpcUaKeys,
+    OpcUaStation,
+    S7Keys,
+    S7Station,
+    SlmpKeys,
+    SlmpStation,
+    Station,
+    StationName,
+)
+from sitsedge.config.strict import FIELDS_MAX, FieldName, Milliseconds, Port, Quantity, Strict
 
 UDP_SOURCES_MAX = 10
+STATIONS_MAX = 16
 MacAddress = Annotated[str, Field(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
 
 
-class SourceField(Strict):
-    """One field of the DataSet, in wire order. ``unit`` must be the unit of the model's input of the same name."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One field of the DataSet: name, unit, and the dotted key of its declaration."""
 
-    name: FieldName
+    name: str
     unit: str
+    key: str
 
-    @field_validator("unit")
-    @classmethod
-    def _known(cls, unit: str) -> str:
-        if unit not in UNITS:
-            raise ValueError(f"one of the units {', '.join(sorted(UNITS))}")
-        return unit
+
+class SourceField(Quantity):
+    """One field of the DataSet, in wire order."""
 
 
 class UadpPublisher(Strict):
@@ -35,6 +48,10 @@ class UadpPublisher(Strict):
     writer_group_id: Annotated[int, Field(ge=0, le=65535)]
     data_set_writer_id: Annotated[int, Field(ge=1, le=65535)]
     fields: Annotated[list[SourceField], Field(min_length=1, max_length=FIELDS_MAX)]
+
+    def dataset(self) -> tuple[Place, ...]:
+        """The fields of the DataSet in order."""
+        return tuple(Place(field.name, field.unit, f"source.fields.{i}") for i, field in enumerate(self.fields))
 
 
 class UadpSource(UadpPublisher):
@@ -89,30 +106,115 @@ class UadpEthernetSource(UadpPublisher):
         return group
 
 
-class OpcUaTag(Strict):
-    """A subscribed variable: browse path below the Objects folder, in the source's namespace."""
+class Bridged(Strict):
+    """What every source that ``sits-bridge`` reads has: the loopback port on which the loop hears it."""
 
-    name: FieldName
-    unit: str
-    path: Annotated[str, Field(min_length=1, max_length=255)]
+    bridge_port: Port
+
+    @abstractmethod
+    def all_stations(self) -> tuple[Station, ...]:
+        """The stations, each under the name it has in status and certificates."""
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        names = [tag.name for station in self.all_stations() for tag in station.tags]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"each tag's name once; {', '.join(twice)} more often")
+        return self
+
+    def dataset(self) -> tuple[Place, ...]:
+        """The fields of the DataSet in order."""
+        (station,) = self.all_stations()
+        return tuple(Place(tag.name, tag.unit, f"source.tags.{i}") for i, tag in enumerate(station.tags))
+
+    @property
+    def trigger_station(self) -> str:
+        """The station whose samples make samples of the whole."""
+        return self.all_stations()[0].name
 
 
-class OpcUaSource(Strict):
-    """OPC UA subscriptions through ``sits-bridge``, which hands the samples to the loop as UADP on loopback.
+class OpcUaSource(OpcUaKeys, Bridged):
+    """OPC UA subscriptions to one server."""
 
-    ``trigger`` is the browse path of a variable whose change means that a cycle is complete (a row or scan counter):
-    servers do not notify a value that stayed the same, so a cycle cannot be told by its values alone. Without it every
-    tag has to change in every cycle.
+    def all_stations(self) -> tuple[Station, ...]:
+        return (OpcUaStation(name="server", **_keys(self)),)
+
+
+class S7Source(S7Keys, Bridged):
+    """One Siemens CPU."""
+
+    def all_stations(self) -> tuple[Station, ...]:
+        return (S7Station(name="s7", **_keys(self)),)
+
+
+class CipSource(CipKeys, Bridged):
+    """One Logix controller."""
+
+    def all_stations(self) -> tuple[Station, ...]:
+        return (CipStation(name="cip", **_keys(self)),)
+
+
+class SlmpSource(SlmpKeys, Bridged):
+    """One MELSEC CPU."""
+
+    def all_stations(self) -> tuple[Station, ...]:
+        return (SlmpStation(name="slmp", **_keys(self)),)
+
+
+class BridgeSource(Bridged):
+    """Several stations whose values make one DataSet.
+
+    A sample is made of each sample of the station ``trigger``, with what the others had by then. A value whose time
+    differs from the trigger's by more than ``skew_ms_max`` is a bad field. ``order``: names of all tags in the order of
+    the model's inputs (default: as the stations list them).
     """
 
-    protocol: Literal["opcua"]
-    endpoint: Annotated[str, Field(pattern=r"^opc\.tcp://[^\s/]+(:\d+)?(/\S*)?$")]
-    namespace: Annotated[str, Field(min_length=1, max_length=255)]
-    publishing_interval_ms: Milliseconds = 10.0
-    trigger: Annotated[str, Field(min_length=1, max_length=255)] | None = None
-    bridge_port: Port
-    tags: Annotated[list[OpcUaTag], Field(min_length=1, max_length=FIELDS_MAX)]
+    protocol: Literal["bridge"]
+    trigger: StationName | None = None
+    skew_ms_max: Milliseconds | None = None
+    order: Annotated[list[FieldName], Field(min_length=1, max_length=FIELDS_MAX)] | None = None
+    stations: Annotated[list[Station], Field(min_length=1, max_length=STATIONS_MAX)]
+
+    @model_validator(mode="after")
+    def _one_dataset(self) -> BridgeSource:
+        names = [station.name for station in self.stations]
+        if len(set(names)) != len(names):
+            raise ValueError("each station's name once")
+        tags = [tag for station in self.stations for tag in station.tags]
+        if len(tags) > FIELDS_MAX:
+            raise ValueError(f"at most {FIELDS_MAX} tags in all")
+        if self.order is not None and sorted(self.order) != sorted(tag.name for tag in tags):
+            raise ValueError("every tag's name once in 'order'")
+        if len(names) > 1 and (self.trigger is None or self.skew_ms_max is None):
+            raise ValueError("'trigger' and 'skew_ms_max' where there are several stations")
+        if self.trigger is not None and self.trigger not in names:
+            raise ValueError(f"'trigger' to be one of {', '.join(names)}")
+        return self
+
+    def all_stations(self) -> tuple[Station, ...]:
+        return tuple(self.stations)
+
+    def dataset(self) -> tuple[Place, ...]:
+        places = [
+            Place(tag.name, tag.unit, f"source.stations.{i}.tags.{k}")
+            for i, station in enumerate(self.stations)
+            for k, tag in enumerate(station.tags)
+        ]
+        if self.order is None:
+            return tuple(places)
+        by_name = {place.name: place for place in places}
+        return tuple(by_name[name] for name in self.order)
+
+    @property
+    def trigger_station(self) -> str:
+        return self.stations[0].name if self.trigger is None else self.trigger
 
 
-Source = Annotated[UadpSource | UadpEthernetSource | OpcUaSource, Field(discriminator="protocol")]
+def _keys(source: Bridged) -> dict[str, Any]:
+    """The keys of a station that stands alone."""
+    return {key: getattr(source, key) for key in type(source).model_fields if key != "bridge_port"}
+
+
+BridgedSource = OpcUaSource | S7Source | CipSource | SlmpSource | BridgeSource
+Source = Annotated[UadpSource | UadpEthernetSource | BridgedSource, Field(discriminator="protocol")]
 """The ``source`` of a deployment, told apart by its ``protocol``."""

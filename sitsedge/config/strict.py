@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from sitsedge.config.units import UNITS
 
 Identifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
@@ -18,3 +20,17 @@ class Strict(BaseModel):
     """Unknown keys are faults, values are not coerced, objects do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Quantity(Strict):
+    """One field of the DataSet. ``unit`` must be the unit of the model's input of the same name."""
+
+    name: FieldName
+    unit: str
+
+    @field_validator("unit")
+    @classmethod
+    def _known(cls, unit: str) -> str:
+        if unit not in UNITS:
+            raise ValueError(f"one of the units {', '.join(sorted(UNITS))}")
+        return unit

@@ -20,7 +20,7 @@ from fieldbus.opcua.server import Access, Role, UserBook, secure_server
 from sitsedge.server.alarms import ALARMS, Finding, worst
 from sitsedge.server.conditions import AlarmServer, supertypes
 from sitsedge.server.config import ServerConfig
-from sitsedge.server.events import EventSender, text
+from sitsedge.server.events import SYSTEM_EVENT, EventSender
 from sitsedge.server.feed import Feed, Sources
 from sitsedge.server.judge import Facts, Judge
 from sitsedge.server.limits import limits_of
@@ -155,7 +155,7 @@ class ServerApp:
             sender=sender,
             access=access,
         )
-        self._refusal_types = await supertypes(server, ua.NodeId(ua.ObjectIds.SystemEventType))
+        self._refusal_types = await supertypes(server, self._nodes.command_refused)
         methods = Methods(
             gate_ledger=base / config.gate_ledger,
             device_ledger=base / config.device_ledger,
@@ -195,19 +195,23 @@ class ServerApp:
             await self._event(message, time.time_ns())
 
     async def _refused(self, told: Told, record: Refusal) -> None:
+        assert self._alarms is not None
+        own = {
+            "Code": ua.Variant(record.code, ua.VariantType.String),
+            "Found": ua.Variant(record.found, ua.VariantType.String),
+            "Expected": ua.Variant(record.expected, ua.VariantType.String),
+            "Epoch": ua.Variant(record.epoch, ua.VariantType.UInt64),
+            "Sequence": ua.Variant(record.sequence, ua.VariantType.UInt64),
+            "LedgerIndex": ua.Variant(told.index, ua.VariantType.UInt64),
+        }
         message = f"refused {record.code}: {record.found}, expected {record.expected}"
-        await self._event(f"{message} (command {record.epoch}-{record.sequence}, record {told.index})", record.t_ns)
+        await self._alarms.report(
+            self._refusal_types, message=message, severity=REFUSAL_SEVERITY, t_ns=record.t_ns, more=own
+        )
 
     async def _event(self, message: str, t_ns: int) -> None:
         assert self._alarms is not None
-        await self._alarms.report(
-            self._refusal_types[0],
-            self._refusal_types,
-            message=message,
-            severity=REFUSAL_SEVERITY,
-            t_ns=t_ns,
-            ConditionName=text(""),
-        )
+        await self._alarms.report(SYSTEM_EVENT, message=message, severity=REFUSAL_SEVERITY, t_ns=t_ns)
 
     def _remember(self, facts: Facts) -> None:
         assert self._alarms is not None

@@ -17,7 +17,7 @@ from fieldbus.opcua.server import Access, Role
 from sitsedge.server.alarms import Finding
 from sitsedge.server.condition import COMMENT_CHARACTERS_MAX, Answer, Condition
 from sitsedge.server.eventfilter import Event
-from sitsedge.server.events import EventSender, condition_fields, event_fields
+from sitsedge.server.events import SYSTEM_EVENT, EventSender, condition_fields, event_fields
 from sitsedge.server.model import ConditionNodes
 
 SUPERTYPES_MAX: Final = 16
@@ -87,19 +87,16 @@ class AlarmServer:
 
     async def report(
         self,
-        event_type: ua.NodeId,
         types: tuple[ua.NodeId, ...],
         *,
         message: str,
         severity: int,
         t_ns: int,
-        **more: ua.Variant,
+        more: Mapping[str, ua.Variant] | None = None,
     ) -> None:
-        """An event that is no condition."""
-        fields = event_fields(
-            event_type, self._source, self._source_name, message=message, severity=severity, t_ns=t_ns
-        )
-        await self._sender.send(Event(types, None, fields | more))
+        """An event that is no condition; ``types``: its own and its supertypes, ``more``: the fields of its own type."""
+        fields = event_fields(types[0], self._source, self._source_name, message=message, severity=severity, t_ns=t_ns)
+        await self._sender.send(Event(types, None, fields | dict(more or {})))
 
     async def _publish(self, name: str) -> None:
         self.changed = True
@@ -178,8 +175,7 @@ class AlarmServer:
         kind = ua.NodeId(number)
         server = ua.NodeId(ua.ObjectIds.Server)
         fields = event_fields(kind, server, "Server", message="ConditionRefresh", severity=1, t_ns=time.time_ns())
-        types = (kind, ua.NodeId(ua.ObjectIds.SystemEventType), ua.NodeId(ua.ObjectIds.BaseEventType))
-        await self._sender.send(Event(types, None, fields), only=subscription, item=item)
+        await self._sender.send(Event((kind, *SYSTEM_EVENT), None, fields), only=subscription, item=item)
 
 
 async def _unsupported(condition_id: ua.NodeId, *arguments: ua.Variant) -> ua.StatusCode:

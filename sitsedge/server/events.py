@@ -14,7 +14,10 @@ from sitsedge.server.condition import Condition
 from sitsedge.server.eventfilter import Event, FilterUnclear
 
 EFFECTIVE: Final = {True: "Active", False: "Inactive"}
-NS_PER_S: Final = 1_000_000_000
+SYSTEM_EVENT: Final = (ua.NodeId(ua.ObjectIds.SystemEventType), ua.NodeId(ua.ObjectIds.BaseEventType))
+"""A type with its supertypes."""
+
+UNCLEAR_MAX: Final = 256  # items with a filter nobody understands that are remembered, so that each is logged once
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 log = logging.getLogger(__name__)
@@ -150,6 +153,3 @@ class EventSender:
         fields.ClientHandle = data.client_handle
         fields.EventFields = event.select(data.filter.SelectClauses)
         await subscription.enqueue_event(identifier, fields, data.queue_size)
-
-
-UNCLEAR_MAX: Final = 256  # remembered, so that each is logged once

@@ -25,15 +25,17 @@ from attest.evidence.enrol import enrol_locally
 from attest.ledger.anchors import write_anchors
 from attest.proof import Curve
 from attest.tpm import Swtpm, TpmChoice, TpmDevice, find_tcti
-from fieldbus.opcua import Identity, TrustList, create_identity, load_identity
+from fieldbus.opcua import Identity, TrustList, create_identity, load_certificate, load_identity
 from sitsedge.config import Deployment, GateFile, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
-from sitsedge.config.deployment import deployment_digest
-from sitsedge.config.sources import OpcUaSource, UadpSource
+from sitsedge.config.deployment import ReplayPlant, deployment_digest
+from sitsedge.config.sources import Bridged, UadpSource
+from sitsedge.config.stations import OpcUaStation
 from sitsedge.errors import SitsError
 from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
 from sitsedge.modules.profile import require_ceremony_keys, require_no_build
+from sitsedge.supervisor.bridging import pinned_certificate
 from sitsedge.supervisor.keys import authority, ensure_key, signing_key
 from sitsedge.supervisor.resident import prepare_resident
 from sitsedge.supervisor.revision import check_revision
@@ -91,7 +93,7 @@ def check_ports(deployment: Deployment, gate: GateFile) -> None:
     if isinstance(deployment.source, UadpSource):
         if int(deployment.source.address.split(".")[0]) < 224:
             wanted.append((socket.SOCK_DGRAM, deployment.source.address, deployment.source.port))
-    elif isinstance(deployment.source, OpcUaSource):
+    elif isinstance(deployment.source, Bridged):
         wanted.append((socket.SOCK_DGRAM, "127.0.0.1", deployment.source.bridge_port))
     if deployment.simulation is not None:
         endpoint = gate.plc.endpoint if gate.plc is not None else getattr(deployment.source, "endpoint", "")
@@ -140,7 +142,7 @@ def prepare(
         keys / "policy.key", trust / "policy.pub", development=development, what="boot policy"
     )
     gate_key = ensure_key(keys / "gate.key", trust / "gate.pub", may_create=development, what="gate")
-    _certificates(deployment, gate, state)
+    _certificates(deployment, gate, state, path.parent)
     check_server_files(deployment, path, state)
     if publisher is not None:
         PublisherTrust.from_files([publisher])  # a typed error for anything but a public key
@@ -171,13 +173,20 @@ def prepare(
     return prepared
 
 
-def _certificates(deployment: Deployment, gate: GateFile, state: StateDir) -> None:
-    """Application certificates of gate, bridge, PLC and operator; a development profile makes its own."""
+def _certificates(deployment: Deployment, gate: GateFile, state: StateDir, base: Path) -> None:
+    """Application certificates of gate, bridge, PLC and operator; a development profile makes its own.
+
+    An OPC UA server of the plant has its own; its certificate is pinned and must be there.
+    """
     names = []
     if gate.plc is not None:
         names += ["gate", "plc", "operator"]
-    if deployment.source.protocol == "opcua":
-        names += ["bridge", "server"]
+    stations = deployment.source.all_stations() if isinstance(deployment.source, Bridged) else ()
+    servers = [station for station in stations if isinstance(station, OpcUaStation)]
+    if servers:
+        names += ["bridge"]
+    if isinstance(deployment.simulation, ReplayPlant):
+        names += ["server"]
     if deployment.server is not None:
         names.append(APPLIANCE)
     for name in names:
@@ -189,6 +198,8 @@ def _certificates(deployment: Deployment, gate: GateFile, state: StateDir) -> No
         }
         for folder in folders.get(name, ()):
             TrustList(state.pki / folder).add(identity.certificate)
+    for station in servers:
+        load_certificate(pinned_certificate(station, base, state.pki))
 
 
 def _identity(deployment: Deployment, state: StateDir, name: str) -> Identity:

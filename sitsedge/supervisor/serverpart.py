@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sitsedge.config import Deployment, GateFile
+from sitsedge.config.sources import Bridged
+from sitsedge.config.stations import OpcUaStation
 from sitsedge.modules import Bundle
 from sitsedge.supervisor.children import Children
 from sitsedge.supervisor.state import StateDir, deferred_lane
@@ -55,10 +57,10 @@ def server_config(
     names = [APPLIANCE]
     if gate.plc is not None:
         names.append("gate")
-    if (state.pki / "bridge.der").exists() and not deployment.source.protocol.startswith("uadp"):
-        names.append("bridge")
-    if not deployment.source.protocol.startswith("uadp"):
+    if isinstance(deployment.source, Bridged):
         processes.append("bridge")
+        if any(isinstance(station, OpcUaStation) for station in deployment.source.all_stations()):
+            names.append("bridge")
     if deferred_lane(deployment, state):
         processes.append("prover")
     limits = {output.name: output.limits for output in gate.outputs}

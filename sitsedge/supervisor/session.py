@@ -15,11 +15,13 @@ from attest.command import SessionKey
 from attest.errors import AttestError
 from attest.evidence.verdict import Check, Verdict
 from sitsedge.config.deployment import ReplayPlant, RollingMillPlant
-from sitsedge.config.sources import OpcUaSource, UadpSource
+from sitsedge.config.sources import Bridged, OpcUaSource, UadpSource
 from sitsedge.errors import SitsError
 from sitsedge.gate.control import request_mode
 from sitsedge.gate.evidence import evidence_verifier, remembered
 from sitsedge.loop.epoch import AttestationSetup, make_evidence
+from sitsedge.supervisor.bridging import CONFIG_NAME as BRIDGE_CONFIG
+from sitsedge.supervisor.bridging import bridge_config
 from sitsedge.supervisor.children import Children
 from sitsedge.supervisor.prepare import Prepared, measure_application, prepare
 from sitsedge.supervisor.revision import commit_revision
@@ -205,9 +207,10 @@ class Session:
         if self.options.gate_socket is not None:
             loop_arguments += ["--gate-socket", str(self.options.gate_socket)]
         self._children.start("sitsd", "sitsedge.loop.main", loop_arguments)
-        if isinstance(prepared.deployment.source, OpcUaSource):
+        if isinstance(prepared.deployment.source, Bridged):
             self._say("starting the bridge")
-            config = self._write_bridge_config(prepared.deployment.source)
+            bridge = bridge_config(prepared.deployment, prepared.path.parent, self.state)
+            config = self._write(BRIDGE_CONFIG, bridge)
             self._children.start("bridge", "sitsedge.bridge.main", ["--config", str(config)])
         if prepared.deployment.server is not None:
             self._say(f"starting the OPC UA server at {prepared.deployment.server.endpoint}")
@@ -480,27 +483,6 @@ class Session:
             "log_dir": str(self.state.logs),
         }
         return self._write("replay-config.json", config)
-
-    def _write_bridge_config(self, source: OpcUaSource) -> Path:
-        pki = self.state.pki
-        prepared = self._ready()
-        config: dict[str, Any] = {
-            "version": 1,
-            "endpoint": source.endpoint,
-            "namespace": source.namespace,
-            "certificate": str(pki / "bridge.der"),
-            "private_key": str(pki / "bridge.key.pem"),
-            "server_certificate": str(pki / "server.der"),
-            "tags": [{"name": tag.name, "path": tag.path} for tag in source.tags],
-            "publishing_interval_ms": source.publishing_interval_ms,
-            "source_age_ms_max": prepared.deployment.timing.source_age_ms_max,
-            "send_to": {"port": source.bridge_port},
-            "run_dir": str(self.state.run),
-            "log_dir": str(self.state.logs),
-        }
-        if source.trigger is not None:
-            config["alignment"] = {"policy": "trigger", "path": source.trigger}
-        return self._write("bridge-config.json", config)
 
     def _write(self, name: str, config: dict[str, Any]) -> Path:
         path = self.state.run / name

@@ -1,8 +1,8 @@
 """open62541 as a peer in the interoperability tests: programs of its public interface, built beside the repository.
 
-``tests/peers/open62541/build.sh SOURCE OUT`` builds them (a few minutes, so no test does it by itself); the environment
-variable ``SITS_OPEN62541`` then names their folder. Without it the tests are skipped and say so; ``SITS_PEERS=required``
-turns that into a failure. Each program's head comment says what it takes and prints.
+``tests/peers/open62541/build.sh SOURCE OUT`` builds them (a few minutes, so no test does it by itself); then the
+environment variable ``SITS_OPEN62541`` names their folder. Without it the tests are skipped and say so;
+``SITS_PEERS=required`` turns that into a failure. Each program's head comment says what it takes and prints.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ has to be kept and a reader of a log sees what was meant.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from asyncua import ua
@@ -25,6 +26,7 @@ from sitsedge.server.model.spec import (
     ENUMERATION,
     EU_INFORMATION,
     FOLDER,
+    GENERATES_EVENT,
     HAS_ADD_IN,
     HAS_COMPONENT,
     HAS_PROPERTY,
@@ -44,13 +46,16 @@ from sitsedge.server.model.spec import (
     Argument,
     EnumValue,
     Id,
+    Link,
     Name,
     Node,
+    base,
 )
 
 APPLIANCE_TYPE: Final = sits("ApplianceType")
 LATENCY_TYPE: Final = sits("LatencyType")
 PROCESS_TYPE: Final = sits("ProcessType")
+COMMAND_REFUSED: Final = sits("CommandRefusedEventType")
 OUTPUT_TYPE: Final = sits("OutputType")
 OPERATING_MODE: Final = sits("OperatingMode")
 PROOF_KIND: Final = sits("ProofKind")
@@ -113,9 +118,9 @@ def _values(group: str, *rows: tuple[str, Id, str]) -> list[Node]:
     return [_value(f"{group}.{name}", data_type, meaning) for name, data_type, meaning in rows]
 
 
-def _counts(group: str, *rows: tuple[str, str], rule: Id = MANDATORY) -> list[Node]:
+def _counts(group: str, *rows: tuple[str, str]) -> list[Node]:
     """Counts by code or reason: the code as QualifiedName, how often as UInt64."""
-    return [_value(f"{group}.{name}", KEY_VALUE_PAIR, text, rank=ARRAY, rule=rule) for name, text in rows]
+    return [_value(f"{group}.{name}", KEY_VALUE_PAIR, meaning, rank=ARRAY) for name, meaning in rows]
 
 
 def _method(path: str, meaning: str, inputs: tuple[Argument, ...], outputs: tuple[Argument, ...]) -> list[Node]:
@@ -232,7 +237,7 @@ def _general() -> list[Node]:
             ("ProofPolicy", STRING, "What the gate demands: inline, deferred (the proof follows) or off."),
             ("OnHold", BOOLEAN, "Whether commands wait until people confirm a mode, after proofs were overdue."),
             ("ModuleDigest", STRING, "SHA-256 of the running module's manifest, lower-case hexadecimal."),
-            ("DeploymentDigest", STRING, "SHA-256 of the deployment file of the open epoch, lower-case hexadecimal."),
+            ("DeploymentDigest", STRING, "SHA-256 of the deployment file of the newest epoch, lower-case hexadecimal."),
             ("CurveText", STRING, "Curve of the proofs: bn254 (about 100-bit security) or bls12-381."),
             ("DevelopmentKeys", BOOLEAN, "Whether nobody contributed to the proving key: such proofs show nothing."),
             ("Profile", STRING, "development or production."),
@@ -242,7 +247,7 @@ def _general() -> list[Node]:
         _value(
             "ApplianceType.DeviceHealthDiagnostics",
             STRING,
-            "All that is behind DeviceHealth now, in words, worst first.",
+            "All that is behind DeviceHealth now, in words.",
             rank=ARRAY,
         ),
         Node(
@@ -338,7 +343,29 @@ def _counters() -> list[Node]:
             ("CyclesRefusedByReason", "Cycles without an accepted command by reason."),
             ("AlarmsByCode", "Alarms that the gate recorded by code."),
         ),
-        *_counts(counters, ("BridgeDroppedByReason", "Samples that the bridge dropped by reason."), rule=OPTIONAL),
+    ]
+
+
+def _beside() -> list[Node]:
+    """Groups of processes that not every deployment has."""
+    bridge, prover = "ApplianceType.Bridge", "ApplianceType.Prover"
+    return [
+        _group(bridge, "The bridge, where the inputs come through one.", rule=OPTIONAL),
+        *_values(
+            bridge,
+            ("Connected", BOOLEAN, "Whether it has a connection to every source."),
+            ("Forwarded", UINT64, "Samples that it passed on."),
+            ("BadQuality", UINT64, "Samples of those whose quality was bad."),
+        ),
+        *_counts(bridge, ("DroppedByReason", "Samples that it dropped by reason.")),
+        _group(prover, "The prover, where proofs follow their commands.", rule=OPTIONAL),
+        *_values(
+            prover,
+            ("Made", UINT64, "Proofs that it made."),
+            ("Failed", UINT64, "Proofs that it gave up."),
+            ("Waiting", UINT64, "Commands whose proof it has to make."),
+            ("KeepsUp", BOOLEAN, "Whether it proves faster than commands come, as measured at its start."),
+        ),
     ]
 
 
@@ -452,6 +479,36 @@ def _methods() -> list[Node]:
     ]
 
 
+def _events() -> list[Node]:
+    """Events are types with properties (OPC 10000-3, 4.6.2)."""
+    rows = (
+        ("Code", STRING, "The rule that was broken."),
+        ("Found", STRING, "What was found."),
+        ("Expected", STRING, "What was expected."),
+        ("Epoch", UINT64, "Epoch that the command claimed; 0 where it could not be read."),
+        ("Sequence", UINT64, "Number that the command claimed; 0 where it could not be read."),
+        ("LedgerIndex", UINT64, "Position of the signed record in the gate's ledger: what FetchRecord takes."),
+    )
+    meaning = "The gate refused a command."
+    return [
+        _type("CommandRefusedEventType", base(ua.ObjectIds.SystemEventType), meaning),
+        *(
+            Node(
+                sits(f"CommandRefusedEventType.{name}"),
+                sits_name(name),
+                ua.NodeClass.Variable,
+                text,
+                COMMAND_REFUSED,
+                HAS_PROPERTY,
+                type=PROPERTY,
+                rule=MANDATORY,
+                data_type=data_type,
+            )
+            for name, data_type, text in rows
+        ),
+    ]
+
+
 def _metadata() -> list[Node]:
     names = (
         "NamespaceUri",
@@ -474,10 +531,15 @@ def appliance_types() -> list[Node]:
         *_latency(),
         *_process(),
         *_output(),
-        _type("ApplianceType", standard.DEVICE_TYPE, meaning),
+        *_events(),
+        replace(
+            _type("ApplianceType", standard.DEVICE_TYPE, meaning),
+            links=tuple(Link(GENERATES_EVENT, kind) for kind in (COMMAND_REFUSED, *standard.HEALTH_ALARMS.values())),
+        ),
         *_general(),
         *_epoch_and_clock(),
         *_counters(),
+        *_beside(),
         *_last(),
         *_folders(),
         *_methods(),

@@ -37,7 +37,8 @@ APPLIANCE: Final = "Appliance"
 MACHINE: Final = "Machine"
 DEVICE: Final = Id(LOCAL, APPLIANCE)
 ALARMS: Final = Id(LOCAL, f"{APPLIANCE}.DeviceHealthAlarms")
-BRIDGE: Final = "bridge"
+BESIDE: Final = {"bridge": "Bridge", "prover": "Prover"}
+"""Groups that are there only with a process."""
 
 _NAMEPLATE: Final = (
     "ManufacturerUri",
@@ -72,8 +73,7 @@ def _device(config: ModelConfig, types: Types) -> Iterator[Node]:
     identification["Identification.DeviceRevision"] = nameplate["DeviceRevision"]
     extras = {"Identification", "DeviceHealth", "DeviceHealthAlarms"}
     extras |= {f"Latency.{group}.{value}" for group in _GROUPS for value in ("P999", "Max")}
-    if BRIDGE in config.processes:
-        extras.add("Counters.BridgeDroppedByReason")
+    extras |= {group for process, group in BESIDE.items() if process in config.processes}
     root = Node(
         DEVICE,
         Name(LOCAL, config.name),

@@ -31,7 +31,7 @@ SITS_EDITION: Final = Edition(
     (
         Edition(UA, "1.05.02", datetime(2022, 11, 1, tzinfo=UTC)),
         Edition(DI, "1.04.0", datetime(2022, 11, 3, tzinfo=UTC)),
-        Edition(MACHINERY, "1.04.0", datetime(2025, 4, 1, tzinfo=UTC)),
+        Edition(MACHINERY, "1.02.0", datetime(2022, 5, 1, tzinfo=UTC)),
     ),
 )
 

@@ -15,7 +15,7 @@ from asyncua import ua
 from sitsedge.server.model import appliance, standard
 from sitsedge.server.model.conditions import PATHS, condition_id
 from sitsedge.server.model.config import ModelConfig
-from sitsedge.server.model.instances import APPLIANCE, BRIDGE, DEVICE, appliance_nodes
+from sitsedge.server.model.instances import APPLIANCE, DEVICE, appliance_nodes
 from sitsedge.server.model.names import DI, MACHINERY, SITS
 from sitsedge.server.model.readings import Reading, readings
 from sitsedge.server.model.space import ModelError, Space
@@ -62,7 +62,8 @@ class Nodes:
     """The appliance in a server's address space.
 
     ``device``: NodeId of the appliance. ``methods``: NodeIds of FetchRecord, FetchProof and StepDown. ``conditions``:
-    by name. ``variables``: NodeIds of all that changes, by path below the appliance.
+    by name. ``variables``: NodeIds of all that changes, by path below the appliance. ``command_refused``: the type of
+    the event for a refusal, whose own fields are Code, Found, Expected, Epoch, Sequence, LedgerIndex.
     """
 
     def __init__(self, server: Any, space: Space, config: ModelConfig, nodes: tuple[Node, ...]) -> None:
@@ -82,6 +83,7 @@ class Nodes:
             and not node.arguments
         }
         self.device = space.node_id(DEVICE)
+        self.command_refused = space.node_id(appliance.COMMAND_REFUSED)
         self.methods = MappingProxyType({name: space.node_id(Id(LOCAL, f"{prefix}{name}")) for name in METHODS})
         kinds = {condition.name: standard.HEALTH_ALARMS[condition.health] for condition in config.conditions}
         self.conditions = MappingProxyType(
@@ -109,7 +111,7 @@ class Nodes:
         written = 0
         config = self._config
         names = tuple(output.name for output in config.outputs)
-        for reading in readings(view, outputs=names, processes=config.processes, bridge=BRIDGE in config.processes):
+        for reading in readings(view, outputs=names, processes=config.processes):
             variable = self._variables[reading.path]
             if reading.status == variable.status and reading.value == variable.value:
                 continue

@@ -8,7 +8,9 @@ The rules (codes of OPC 10000-4, 7.39.2, and OPC 10000-8, 6.4.3):
 * its process is gone: Bad_NoCommunication, without a value;
 * said, and not what this type of value can be: Bad_OutOfRange.
 
-What is read from a ledger is a record of the past and stays Good, with its own time.
+What is read from a ledger is a record of the past and stays Good, with its own time. ``Verified`` is this server's own
+judgement: once the gate has been heard of it is Good, and false whenever the gate does not speak or the machine is not
+attested, so that nobody who forgets to look at a StatusCode reads an old "true".
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from sitsedge.server.model.view import (
     LoopView,
     Percentiles,
     ProcessView,
+    ProverView,
     Reach,
     RefusalView,
     View,
@@ -45,13 +48,14 @@ SILENT: Final = ua.StatusCodes.UncertainNoCommunicationLastUsableValue
 GONE: Final = ua.StatusCodes.BadNoCommunication
 OUT_OF_RANGE: Final = ua.StatusCodes.BadOutOfRange
 
-CODES_MAX: Final = 64  # of one table of counts; the codes that the product has are fewer
+CODES_MAX: Final = 256  # of one table of counts; the product has fewer than a hundred codes
 TEXT_CHARACTERS_MAX: Final = 1000
 RECORD_BYTES_MAX: Final = 65_536  # as attest.command.records
 UINT32_MAX: Final = 2**32 - 1
 UINT64_MAX: Final = 2**64 - 1
 TIME_NS_MAX: Final = 253_402_300_799 * 10**9  # the year 9999, the last that a DateTime shows
 SIMULATED: Final = "swtpm"
+NOT_ATTESTED: Final = ("ended", "failed")  # phases of the gate's watch in which no command is accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,9 @@ class Reading:
     status: int
     t_ns: int
 
+
+Speaker = GateView | LoopView | BridgeView | ProverView
+"""What a process says of itself."""
 
 Check = Callable[[Any], Any]
 """Gives the value as it is shown, or raises ValueError."""
@@ -174,8 +181,6 @@ GATE: Final = (
     Row("Mode", lambda v: v.mode, mode),
     Row("ModeCeiling", lambda v: v.ceiling, mode),
     Row("ModeCeilingReason", lambda v: v.ceiling_reason, text, none=""),
-    Row("Verified", lambda v: v.verified, flag),
-    Row("VerifiedReason", lambda v: v.verified_reason, text, none=""),
     Row("ProofPolicy", lambda v: v.proof_policy, text),
     Row("OnHold", lambda v: v.hold, flag),
     Row("PlcConnected", lambda v: v.plc_connected, flag),
@@ -225,9 +230,20 @@ LOOP: Final = (
     Row("Counters.Late", lambda v: v.late, count),
     Row("Counters.DeviceLedgerSize", lambda v: v.ledger_size, count),
 )
-BRIDGE: Final = (Row("Counters.BridgeDroppedByReason", lambda v: v.dropped, counts),)
-EPOCH: Final = (
-    Row("DeploymentDigest", lambda v: v.deployment_digest, text),
+BRIDGE: Final = (
+    Row("Bridge.Connected", lambda v: v.connected, flag),
+    Row("Bridge.Forwarded", lambda v: v.forwarded, count),
+    Row("Bridge.BadQuality", lambda v: v.bad_quality, count),
+    Row("Bridge.DroppedByReason", lambda v: v.dropped, counts),
+)
+PROVER: Final = (
+    Row("Prover.Made", lambda v: v.made, count),
+    Row("Prover.Failed", lambda v: v.failed, count),
+    Row("Prover.Waiting", lambda v: v.waiting, count),
+    Row("Prover.KeepsUp", lambda v: v.keeps_up, flag),
+)
+EPOCH: Final = (Row("DeploymentDigest", lambda v: v.deployment_digest, text),)
+OPEN_EPOCH: Final = (
     Row("Epoch.Opened", lambda v: v.opened_ns, moment),
     Row("Epoch.BootPolicy", lambda v: v.boot_policy, text),
     Row("Epoch.AkName", lambda v: v.ak_name, text),
@@ -272,14 +288,18 @@ PROCESS: Final = (
 )
 
 
-def readings(view: View, *, outputs: tuple[str, ...], processes: tuple[str, ...], bridge: bool) -> Iterator[Reading]:
+def readings(view: View, *, outputs: tuple[str, ...], processes: tuple[str, ...]) -> Iterator[Reading]:
     """One reading for every variable of the appliance that is not fixed."""
     now = view.t_ns
     yield from _said(GATE, view.gate, now)
+    yield from _verified(view.gate, now)
     yield from _said(LOOP, view.loop, now)
-    if bridge:
+    if "bridge" in processes:
         yield from _said(BRIDGE, view.bridge, now)
+    if "prover" in processes:
+        yield from _said(PROVER, view.prover, now)
     yield from _recorded(EPOCH, view.epoch, now)
+    yield from _open_epoch(view.gate, view.epoch, now)
     yield from _recorded(HEALTH, view.health, now)
     yield from _recorded(COMMAND, view.command, now)
     yield from _outputs(view.command, outputs, now)
@@ -289,7 +309,7 @@ def readings(view: View, *, outputs: tuple[str, ...], processes: tuple[str, ...]
             yield Reading(f"Processes.{name}.{reading.path}", reading.value, reading.status, reading.t_ns)
 
 
-def _said(rows: tuple[Row, ...], source: GateView | LoopView | BridgeView | None, now: int) -> Iterator[Reading]:
+def _said(rows: tuple[Row, ...], source: Speaker | None, now: int) -> Iterator[Reading]:
     """What a process said of itself."""
     if source is None:
         yield from _nothing(rows, now)
@@ -312,6 +332,34 @@ def _recorded(
         return
     for row in rows:
         yield _read(row, source, source.t_ns, GOOD)
+
+
+def _verified(gate: GateView | None, now: int) -> Iterator[Reading]:
+    """As ``sitsctl status`` judges."""
+    rows = (Row("Verified", lambda v: v[0], flag), Row("VerifiedReason", lambda v: v[1], text))
+    if gate is None:
+        yield from _nothing(rows, now)
+        return
+    t_ns = gate.word.t_ns
+    judged: tuple[object, object]
+    if gate.word.reach is not Reach.FRESH:
+        judged, t_ns = (False, "no running gate"), now
+    elif gate.attestation_phase in NOT_ATTESTED:
+        judged = (False, f"the machine is not attested now: {gate.attestation_phase}")
+    else:
+        judged = (gate.verified, gate.verified_reason or "")
+    for row in rows:
+        yield _read(row, judged, t_ns, GOOD)
+
+
+def _open_epoch(gate: GateView | None, epoch: EpochView | None, now: int) -> Iterator[Reading]:
+    """Of the record of the epoch that the gate says is open; that of an older one would be about another."""
+    if gate is None or epoch is None:
+        yield from _nothing(OPEN_EPOCH, now)
+    elif gate.epoch != epoch.number:
+        yield from (Reading(row.path, None, NO_DATA, gate.word.t_ns) for row in OPEN_EPOCH)
+    else:
+        yield from _recorded(OPEN_EPOCH, epoch, now)
 
 
 def _nothing(rows: tuple[Row, ...], now: int) -> Iterator[Reading]:

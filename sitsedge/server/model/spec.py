@@ -90,6 +90,7 @@ ARRAY: Final = 1
 
 BUILT_IN: Final[Mapping[Id, ua.VariantType]] = {
     **{base(kind.value): kind for kind in ua.VariantType if 1 <= kind.value <= 25},
+    base(ua.ObjectIds.NumericRange): ua.VariantType.String,
     UTC_TIME: ua.VariantType.DateTime,
     DURATION: ua.VariantType.Double,
     ENUMERATION: ua.VariantType.Int32,

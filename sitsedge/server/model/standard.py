@@ -176,15 +176,16 @@ def metadata(edition: Edition, root: Id, numbers: dict[str, Id], *, subset: bool
         type=_METADATA,
     )
     id_type, ranges = base(ua.ObjectIds.IdType), base(ua.ObjectIds.NumericRange)
-    kind = ua.IdType.String if isinstance(root.identifier, str) else ua.IdType.Numeric
+    strings = isinstance(root.identifier, str)
+    kind = ua.IdType.String if strings else ua.IdType.Numeric
     rows: tuple[tuple[str, Id, Any, int, str], ...] = (
         ("NamespaceUri", STRING, edition.uri, -1, "The namespace."),
         ("NamespaceVersion", STRING, edition.version, -1, "Version of the model."),
         ("NamespacePublicationDate", DATE_TIME, edition.published, -1, "When that version was published."),
         ("IsNamespaceSubset", BOOLEAN, subset, -1, "Whether this server leaves nodes of the namespace out."),
         ("StaticNodeIdTypes", id_type, [int(kind)], ARRAY, "Types of NodeIds that are the same on every server."),
-        ("StaticNumericNodeIdRange", ranges, [], ARRAY, "Ranges of numeric NodeIds that are; empty: none or all."),
-        ("StaticStringNodeIdPattern", STRING, "", -1, "Pattern of string NodeIds that are; empty: all or none."),
+        ("StaticNumericNodeIdRange", ranges, [] if strings else ["1:2147483647"], ARRAY, "Numeric NodeIds that are."),
+        ("StaticStringNodeIdPattern", STRING, "%" if strings else "", -1, "String NodeIds that are (pattern of Like)."),
     )
     return [top, *(_property(numbers[row[0]], root, row[0], row[1], row[2], row[4], rank=row[3]) for row in rows)]
 

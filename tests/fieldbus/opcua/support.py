@@ -65,6 +65,56 @@ class Plc:
         process.stdout.close()
 
 
+WILD = Path(__file__).with_name("wild_server.py")
+
+
+@dataclass
+class Wild:
+    """The server process of ``wild_server.py``; ``do`` has it misbehave."""
+
+    folder: Path
+    port: int
+    skew_s: float = 0.0
+    process: subprocess.Popen[str] | None = field(default=None)
+
+    @property
+    def url(self) -> str:
+        return f"opc.tcp://127.0.0.1:{self.port}/"
+
+    def start(self) -> None:
+        assert self.process is None
+        self.process = subprocess.Popen(
+            [sys.executable, str(WILD), str(self.port), str(self.folder), str(self.skew_s)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            text=True,
+        )
+        self._expect("ready")
+
+    def do(self, *lines: str) -> None:
+        """Commands of ``wild_server.Wild``, each answered before the next."""
+        assert self.process is not None
+        assert self.process.stdin is not None
+        for line in lines:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+            self._expect("ok")
+
+    def _expect(self, word: str) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == word + "\n"
+
+    def stop(self) -> None:
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.kill()
+        process.communicate()
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

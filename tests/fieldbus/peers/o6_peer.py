@@ -1,8 +1,8 @@
 """open62541 behind the Python package ``o6`` as a UADP peer; runs under an interpreter that has it, never under ours.
 
-``o6_peer.py publish|subscribe HOST PORT ENCODING``: publishes the DataSet until it is ended, or subscribes and prints
-each new set of values as one JSON line. Prints ``ready`` once it is set up. Without message security: o6 2.2 has no
-way to load a PubSub security policy.
+``o6_peer.py publish|subscribe URL ENCODING [INTERFACE]``, URL ``opc.udp://HOST:PORT/`` or ``opc.eth://MAC:VID.PCP``:
+publishes the DataSet until it is ended, or subscribes and prints each new set of values as one JSON line. Prints
+``ready`` once it is set up. Without message security: o6 2.2 has no way to load a PubSub security policy.
 """
 
 # mypy: ignore-errors
@@ -18,7 +18,7 @@ from o6.ns.ns0 import datatypes as dt
 FIELDS = (("force", 11, o6.Double(22.25)), ("count", 6, o6.Int32(1002)), ("on", 1, o6.Boolean(True)))
 ENCODINGS = {"variant": 0, "raw": 0x20, "data-value": 0x01}  # DataSetFieldContentMask: RawData, StatusCode
 PUBLISH_SUBSCRIBE, ADD_CONNECTION = "i=14443", "i=17366"
-UDP = "http://opcfoundation.org/UA-Profile/Transport/pubsub-udp-uadp"
+PROFILE = "http://opcfoundation.org/UA-Profile/Transport/pubsub-{}-uadp"
 NETWORK_MASK = 0x01 | 0x02 | 0x04 | 0x40  # PublisherId, GroupHeader, WriterGroupId, PayloadHeader
 MESSAGE_MASK = 0x01 | 0x20  # Timestamp, SequenceNumber
 
@@ -93,14 +93,15 @@ def subscriber(nodes, encoding):
 
 
 def main():
-    role, host, port, encoding = sys.argv[1:5]
+    role, url, encoding = sys.argv[1:4]
     server = o6.Server()
     nodes = [server.addVariable(name, server.objectsNode, value) for name, _, value in FIELDS]
     server.start()
     parts = publisher(server, nodes, encoding) if role == "publish" else subscriber(nodes, encoding)
-    address = make(dt.NetworkAddressUrlDataType, url=f"opc.udp://{host}:{port}/")
+    address = make(dt.NetworkAddressUrlDataType, url=url, networkInterface=next(iter(sys.argv[4:]), ""))
+    profile = PROFILE.format("eth" if url.startswith("opc.eth:") else "udp")
     connection = make(
-        dt.PubSubConnectionDataType, name="udp", enabled=True, transportProfileUri=UDP, address=address, **parts
+        dt.PubSubConnectionDataType, name="it", enabled=True, transportProfileUri=profile, address=address, **parts
     )
     status, _ = server.call(PUBLISH_SUBSCRIBE, ADD_CONNECTION, [connection])
     if status:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fieldbus.s7.errors import S7Error
-from fieldbus.s7.layout import parse_layout
+from fieldbus.s7.layout import BlockLayout, Member, find_member, parse_layout
 from fieldbus.s7.limits import STEPS_MAX
+from fieldbus.s7.values import DataType, TypeSpec
 
 NAMESPACE = "http://www.siemens.com/automation/Openness/SW/Interface/v5"
 MEMBERS = """
@@ -105,3 +106,14 @@ def test_export_that_cannot_be_trusted_is_refused(data: bytes, code: str) -> Non
 def test_member_that_is_not_there_is_refused() -> None:
     with pytest.raises(S7Error, match="member-unknown"):
         parse_layout(export(MEMBERS)).member("Speed2")
+
+
+def test_member_of_one_of_several_blocks_is_named_as_tia_portal_writes_it() -> None:
+    blocks = [
+        BlockLayout(n, name, 4, (Member("Speed", 0, 0, TypeSpec(DataType.INT)),)) for n, name in ((1, "A"), (2, "B"))
+    ]
+    assert find_member(blocks, '"B".Speed')[0].number == 2
+    assert find_member(blocks[:1], "Speed")[0].number == 1
+    for path, code in (("Speed", "member-block"), ('"C".Speed', "member-block"), ('"A".Level', "member-unknown")):
+        with pytest.raises(S7Error, match=code):
+            find_member(blocks, path)

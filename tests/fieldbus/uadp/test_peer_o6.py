@@ -1,4 +1,4 @@
-"""UADP over UDP with a stack nobody here wrote: open62541 in the package ``o6`` publishes to us and subscribes to us.
+"""UADP over UDP and Ethernet with open62541 in the package ``o6``: it publishes to us and subscribes to us.
 
 ``o6`` is proprietary and therefore no dependency of anything. To run: install it into a virtual environment of its
 own and name that interpreter in ``SITS_O6_PYTHON``.
@@ -12,12 +12,13 @@ import select
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from fieldbus.net import EthernetReceiver, EthernetSender, VlanTag
 from fieldbus.uadp import (
     BuiltinType,
     DataSetLayout,
@@ -31,12 +32,14 @@ from fieldbus.uadp import (
     encode,
 )
 from fieldbus.uadp.metadata import DataSetMetaData, FieldMetaData
+from tests.support.wire import Wire
 
 PYTHON = os.environ.get("SITS_O6_PYTHON", "")
 PROGRAM = Path(__file__).parents[1] / "peers" / "o6_peer.py"
 FIELDS = (("force", BuiltinType.DOUBLE), ("count", BuiltinType.INT32), ("on", BuiltinType.BOOLEAN))
 DEADLINE_S = 60.0
 PERIOD_S = 0.02
+MAC, VLAN = "01:00:5e:4d:00:01", VlanTag(5, 3)
 ENCODINGS = {"variant": FieldEncoding.VARIANT, "raw": FieldEncoding.RAW, "data-value": FieldEncoding.DATA_VALUE}
 
 pytestmark = pytest.mark.skipif(
@@ -45,10 +48,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def start(role: str, *options: str) -> subprocess.Popen[str]:
+    command = [PYTHON, str(PROGRAM), role, *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
 @contextmanager
-def peer(role: str, port: int, encoding: str) -> Iterator[subprocess.Popen[str]]:
-    command = [PYTHON, str(PROGRAM), role, "127.0.0.1", str(port), encoding]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+def ready(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
     try:
         assert process.stdout is not None
         for line in process.stdout:
@@ -62,6 +68,10 @@ def peer(role: str, port: int, encoding: str) -> Iterator[subprocess.Popen[str]]
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def peer(role: str, port: int, encoding: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return ready(start(role, f"opc.udp://127.0.0.1:{port}/", encoding))
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -94,16 +104,40 @@ def test_they_take_our_frames(encoding: str) -> None:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         with peer("subscribe", port, encoding) as process:
-            layout = DataSetLayout(
-                PublisherId(PublisherIdType.UINT16, 2234), 100, 62_541, FIELDS, encoding=ENCODINGS[encoding]
-            )
-            writer, end = LayoutWriter(layout), time.monotonic() + DEADLINE_S
-            assert process.stdout is not None
-            os.set_blocking(process.stdout.fileno(), False)
-            seen: list[object] = []
-            while [-3.5, 77, False] not in seen:
-                assert time.monotonic() < end, f"they took {seen}"
-                data = writer.write(t_source_ns=time.time_ns(), values=(-3.5, 77, False))
-                sender.sendto(data, ("127.0.0.1", port))
-                select.select([process.stdout], [], [], PERIOD_S)
-                seen += [json.loads(line) for line in process.stdout.readlines() if line.startswith("[")]
+            take(process, encoding, lambda data: sender.sendto(data, ("127.0.0.1", port)))
+
+
+def take(process: subprocess.Popen[str], encoding: str, send: Callable[[bytes], object]) -> None:
+    """Send until the peer has said that it took the values."""
+    layout = DataSetLayout(PublisherId(PublisherIdType.UINT16, 2234), 100, 62_541, FIELDS, ENCODINGS[encoding])
+    writer, end = LayoutWriter(layout), time.monotonic() + DEADLINE_S
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    seen: list[object] = []
+    while [-3.5, 77, False] not in seen:
+        assert time.monotonic() < end, f"they took {seen}"
+        send(writer.write(t_source_ns=time.time_ns(), values=(-3.5, 77, False)))
+        select.select([process.stdout], [], [], PERIOD_S)
+        seen += [json.loads(line) for line in process.stdout.readlines() if line.startswith("[")]
+
+
+def test_frames_on_ethernet_with_a_vlan_tag_both_ways() -> None:
+    url = f"opc.eth://{MAC.replace(':', '-')}:{VLAN.vid}.{VLAN.priority}"
+    with Wire() as wire:
+        with (
+            ready(wire.theirs.run(lambda: start("publish", url, "variant", "v1"))),
+            wire.ours.run(lambda: EthernetReceiver("v0", group=MAC, vlan_id=VLAN.vid)) as receiver,
+        ):
+            for _ in range(3):
+                frame = receiver.receive(DEADLINE_S)
+                assert frame is not None
+                assert frame.vlan == VLAN
+                message = decode(frame.data)
+                assert encode(message) == frame.data
+                values = [item.value for item in message.messages[0].fields if isinstance(item, Variant)]
+                assert values == [22.25, 1002, True]
+        with (
+            ready(wire.theirs.run(lambda: start("subscribe", url, "variant", "v1"))) as process,
+            wire.ours.run(lambda: EthernetSender("v0", MAC, vlans=(VLAN,))) as sender,
+        ):
+            take(process, "variant", sender.send)

@@ -3,7 +3,9 @@
 const fs = require("fs");
 const path = require("path");
 const readline = require("readline");
-const opcua = require(path.join(process.argv[2], "node_modules", "node-opcua-client"));
+const modules = path.join(process.argv[2], "node_modules");
+const opcua = require(path.join(modules, "node-opcua-client"));
+const { OPCUACertificateManager } = require(path.join(modules, "node-opcua-certificate-manager"));
 
 let client = null;
 let session = null;
@@ -42,7 +44,7 @@ const variant = {
 
 const acts = {
   async connect({ url, policy, folder, name, server, user, password }) {
-    const manager = new opcua.OPCUACertificateManager({
+    const manager = new OPCUACertificateManager({
       rootFolder: path.join(folder, `${name}-pki`),
       automaticallyAcceptUnknownCertificate: false,
     });

@@ -1,7 +1,7 @@
 /* A UADP publisher. Arguments (name=value):
  *   url=opc.udp://HOST:PORT/ or opc.eth://MAC[:VID[.PCP]] interface=NAME
  *   pid=uint16:2234   encoding=variant|raw|data-value   sets=1 (DataSetMessages in one NetworkMessage)   interval=20 (ms)
- *   keyframes=1 (every n-th is a key frame)   network=0xc7, message=0x27 (content masks)   version=0 (GroupVersion)
+ *   keyframes=1 (every n-th is a key frame)   network=0xc7, message=0x25 (content masks)   version=0 (GroupVersion)
  *   security=none|sign|sign-encrypt   policy=aes128|aes256   key=TOKEN:HEX
  * Standard input: `set N force count on`, `key TOKEN HEX` (from the next message on); its end ends the program. */
 
@@ -60,7 +60,7 @@ static void
 add_writer(UA_Server *server, UA_NodeId group, int argc, char **argv, size_t set) {
     UA_UadpDataSetWriterMessageDataType message;
     UA_UadpDataSetWriterMessageDataType_init(&message);
-    message.dataSetMessageContentMask = (UA_UInt32)number(argc, argv, "message", 0x27);
+    message.dataSetMessageContentMask = (UA_UInt32)number(argc, argv, "message", 0x25);
     UA_DataSetWriterConfig config;
     memset(&config, 0, sizeof(config));
     config.name = UA_STRING("writer");

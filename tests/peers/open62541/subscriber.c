@@ -26,7 +26,7 @@ add_reader(UA_Server *server, UA_NodeId group, int argc, char **argv, size_t set
     UA_UadpDataSetReaderMessageDataType message;
     UA_UadpDataSetReaderMessageDataType_init(&message);
     message.networkMessageContentMask = (UA_UInt32)number(argc, argv, "network", 0xc7);
-    message.dataSetMessageContentMask = (UA_UInt32)number(argc, argv, "message", 0x27);
+    message.dataSetMessageContentMask = (UA_UInt32)number(argc, argv, "message", 0x25);
     message.groupVersion = (UA_UInt32)number(argc, argv, "version", 0);
     UA_DataSetReaderConfig config;
     memset(&config, 0, sizeof(config));

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fieldbus.opcua import TrustList, create_identity
-from tests.sitsedge.bridge.support import TAGS, Bridge, MakeBridge, Source, free_port
+from tests.sitsedge.bridge.support import TAGS, Bridge, MakeBridge, Source, free_port, server_station
 
 BAD_WAITING = 0x8032_0000
 
@@ -63,7 +63,7 @@ def make_bridge(folder: Path) -> Iterator[MakeBridge]:
     made: list[Bridge] = []
 
     def make(server: Source) -> Bridge:
-        made.append(Bridge(folder, server.port))
+        made.append(Bridge(folder, server_station(server.port)))
         return made[-1]
 
     yield make

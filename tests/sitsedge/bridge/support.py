@@ -73,28 +73,54 @@ class Source:
         process.communicate(timeout=WAIT_S)
 
 
+def server_station(port: int, tags: tuple[str, ...] = TAGS) -> dict[str, Any]:
+    """The source server as a station."""
+    return {
+        "name": "server",
+        "protocol": "opcua",
+        "endpoint": f"opc.tcp://127.0.0.1:{port}/",
+        "namespace": NAMESPACE,
+        "server_certificate": "source.der",
+        "publishing_interval_ms": 10,
+        "reconnect_ms_max": 200,
+        "deadline_ms": 5000,
+        "tags": [{"name": tag, "path": f"Plant/{tag}", "unit": "1"} for tag in tags],
+    }
+
+
 class Bridge:
     """The bridge's process, its configuration and what it sends."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, *stations: dict[str, Any]) -> None:
+        """The first of ``stations`` is the trigger."""
         self.folder = folder
         self.receiver = UdpReceiver("127.0.0.1", 0)
         self.process: subprocess.Popen[str] | None = None
         self.config: dict[str, Any] = {
-            "version": 1,
-            "endpoint": f"opc.tcp://127.0.0.1:{port}/",
-            "namespace": NAMESPACE,
+            "version": 2,
+            "stations": list(stations),
+            "trigger": stations[0]["name"],
+            "order": [tag["name"] for station in stations for tag in station["tags"]],
             "certificate": "bridge.der",
             "private_key": "bridge.key.pem",
-            "server_certificate": "source.der",
-            "tags": [{"name": tag, "path": f"Plant/{tag}"} for tag in TAGS],
-            "publishing_interval_ms": 10,
             "source_age_ms_max": 5000,
+            "poll_ms": 10,
             "send_to": {"port": self.receiver.address[1]},
-            "reconnect_ms_max": 200,
-            "deadline_ms": 5000,
             "run_dir": "run",
         }
+
+    @property
+    def station(self) -> dict[str, Any]:
+        """The configuration of the one server."""
+        station = self.config["stations"][0]
+        assert isinstance(station, dict)
+        return station
+
+    def change(self, change: dict[str, object]) -> None:
+        """Change keys of the file, or those of the server if they are there."""
+        for key, value in change.items():
+            of_server = key in ("namespace", "server_certificate", "trigger")
+            (self.station if of_server else self.config)[key] = value
 
     def write_config(self) -> Path:
         (self.folder / "run").mkdir(exist_ok=True)
@@ -128,6 +154,8 @@ class Bridge:
         assert self.process is not None
         while time.monotonic() < end:
             snapshot = self.snapshot()
+            if len(snapshot.get("stations", ())) == 1:
+                snapshot = {**snapshot["stations"][0], **snapshot}
             if snapshot.get("pid") == self.process.pid and what(snapshot):
                 return snapshot
             assert self.process.poll() is None, self.process.communicate()

@@ -159,13 +159,18 @@ def _same(one: FieldValue, other: FieldValue) -> bool:
 def config(port: int) -> BridgeConfig:
     return BridgeConfig.model_validate(
         {
-            "version": 1,
-            "endpoint": "opc.tcp://127.0.0.1:4840/",
-            "namespace": "urn:x",
-            "certificate": "c",
-            "private_key": "k",
-            "server_certificate": "s",
-            "tags": [{"name": tag, "path": tag} for tag in TAGS],
+            "version": 2,
+            "stations": [
+                {
+                    "name": "cip",
+                    "protocol": "cip",
+                    "host": "127.0.0.1",
+                    "tags": [{"name": tag, "path": tag, "type": "REAL", "unit": "1"} for tag in TAGS],
+                }
+            ],
+            "trigger": "cip",
+            "order": list(TAGS),
+            "poll_ms": 10.0,
             "source_age_ms_max": 100.0,
             "future_ms_max": 10.0,
             "send_to": {"port": port},

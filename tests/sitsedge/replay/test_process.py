@@ -18,6 +18,7 @@ import pytest
 from fieldbus.net import UdpReceiver
 from fieldbus.uadp import DataSetSample, LayoutReader
 from sitsedge.bridge.config import BridgeConfig
+from sitsedge.bridge.sample import BAD_GONE
 from sitsedge.config import load_model
 from sitsedge.replay.__main__ import main
 from tests.sitsedge.bridge.support import free_port
@@ -68,14 +69,26 @@ def site(tmp_path: Path, replay_pki: Path) -> Path:
     _write(
         folder / "bridge.json",
         {
-            "version": 1,
-            "endpoint": endpoint,
-            "namespace": "urn:tests:replay",
+            "version": 2,
+            "stations": [
+                {
+                    "name": "server",
+                    "protocol": "opcua",
+                    "endpoint": endpoint,
+                    "namespace": "urn:tests:replay",
+                    "server_certificate": "server.der",
+                    "trigger": "Replay/Row",
+                    "tags": [
+                        {"name": "p", "unit": "bar", "path": "Pump/P"},
+                        {"name": "q", "unit": "l/min", "path": "Pump/Q"},
+                    ],
+                }
+            ],
+            "trigger": "server",
+            "order": ["p", "q"],
             "certificate": "bridge.der",
             "private_key": "bridge.key.pem",
-            "server_certificate": "server.der",
-            "tags": [{"name": "p", "path": "Pump/P"}, {"name": "q", "path": "Pump/Q"}],
-            "alignment": {"policy": "trigger", "path": "Replay/Row"},
+            "poll_ms": 10,
             "source_age_ms_max": 20000,
             "send_to": {"port": 1},
             "run_dir": "run",
@@ -122,12 +135,17 @@ class Running:
 
     def samples(self, count: int) -> list[DataSetSample]:
         reader = LayoutReader(load_model(self.site / "bridge.json", BridgeConfig).layout())
-        frames = [self.receiver.receive(WAIT_S) for _ in range(count)]
-        return [reader.read(frame.data) for frame in frames if frame is not None]
+        found: list[DataSetSample] = []
+        while len(found) < count and (frame := self.receiver.receive(WAIT_S)) is not None:
+            sample = reader.read(frame.data)
+            # On a busy machine the server may come after the bridge has begun to say that it is not there.
+            found += [] if set(sample.field_status) == {BAD_GONE} else [sample]
+        return found
 
     def stop(self) -> list[tuple[int, str]]:
+        """The bridge first, so that it has nothing to say about the end of the server."""
         ends = []
-        for process in self.processes:
+        for process in reversed(self.processes):
             process.send_signal(signal.SIGTERM)
             _, errors = process.communicate(timeout=WAIT_S)
             ends.append((process.returncode, errors))

@@ -1,0 +1,114 @@
+"""The connector of a vendor's controller, made from the keys of its station."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from pathlib import Path
+
+from fieldbus.cip.client import CipClient
+from fieldbus.cip.connector import CipConnector, CipTag
+from fieldbus.cip.path import Port
+from fieldbus.polling import Connector
+from fieldbus.s7.client import S7Client, selector
+from fieldbus.s7.connector import S7Connector, S7Tag
+from fieldbus.s7.layout import BlockLayout, parse_layout
+from fieldbus.s7.limits import LAYOUT_BYTES_MAX
+from fieldbus.slmp.client import SlmpClient
+from fieldbus.slmp.connector import SlmpConnector, SlmpTag
+from fieldbus.slmp.devices import Series
+from fieldbus.slmp.values import WordOrder, WordType
+from fieldbus.slmp.wire import DataCode
+from sitsedge.config.stations import CipStation, LayoutFile, PolledStation, S7Station, SlmpStation
+from sitsedge.errors import SitsError
+
+_CONNECTIONS = {"pg": 1, "op": 2, "basic": 3}
+_MS_PER_S = 1000
+
+
+def make_connector(station: PolledStation, base: Path) -> Connector:
+    """The station's connector, not connected; layout files are relative to ``base``.
+
+    Raises FieldbusError for keys that the protocol refuses, :class:`SitsError` ``layout-file``, ``layout-sha256``.
+    """
+    if isinstance(station, S7Station):
+        return s7_connector(station, base)
+    return cip_connector(station) if isinstance(station, CipStation) else slmp_connector(station)
+
+
+def s7_connector(station: S7Station, base: Path) -> S7Connector:
+    """Raises as :func:`make_connector`."""
+    kind = _CONNECTIONS[station.connection or "basic"]
+    called = bytes.fromhex(station.tsap) if station.tsap is not None else None
+    client = S7Client(
+        station.host,
+        station.port,
+        called=called or selector(kind, station.rack or 0, 1 if station.slot is None else station.slot),
+        deadline_s=station.deadline_ms / _MS_PER_S,
+    )
+    return S7Connector(
+        client,
+        [read_layout(layout, base) for layout in station.layouts],
+        tuple(S7Tag(tag.name, tag.path, tag.unit) for tag in station.tags),
+        time_member=station.time_member,
+        zone=station.zone or "UTC",
+        run_only=station.run_only,
+    )
+
+
+def read_layout(layout: LayoutFile, base: Path) -> BlockLayout:
+    """Raises :class:`SitsError` ``layout-file``, ``layout-sha256``, and S7Error as ``parse_layout``."""
+    path = base / layout.file
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(LAYOUT_BYTES_MAX + 1)
+    except OSError as error:
+        raise SitsError(
+            "layout-file",
+            found=f"{path}: {error.strerror}",
+            expected="a data block's export from TIA Portal",
+            hint="export the block as Openness XML",
+        ) from None
+    digest = hashlib.sha256(data).hexdigest()
+    if layout.sha256 not in (None, digest):
+        raise SitsError(
+            "layout-sha256",
+            found=f"{digest} of {path}",
+            expected=str(layout.sha256),
+            hint="the block's layout changed since the deployment was approved; approve the new one with a revision",
+        )
+    return parse_layout(data)
+
+
+def cip_connector(station: CipStation) -> CipConnector:
+    """Raises as :func:`make_connector`."""
+    hops = zip(station.route[::2], station.route[1::2], strict=True)
+    client = CipClient(
+        station.host,
+        station.port,
+        route=tuple(Port(int(port), _link(link)) for port, link in hops),
+        deadline_s=station.deadline_ms / _MS_PER_S,
+    )
+    tags = tuple(CipTag(tag.name, tag.path, tag.type, tag.unit) for tag in station.tags)
+    return CipConnector(client, tags, run_only=station.run_only)
+
+
+def _link(link: int | str) -> bytes:
+    return bytes((link,)) if isinstance(link, int) else str(ipaddress.IPv4Address(link)).encode("ascii")
+
+
+def slmp_connector(station: SlmpStation) -> SlmpConnector:
+    """Raises as :func:`make_connector`."""
+    client = SlmpClient(
+        station.host,
+        station.port,
+        series=Series(station.series),
+        data_code=DataCode(station.data_code),
+        with_serial=station.frame == "4e",
+        deadline_s=station.deadline_ms / _MS_PER_S,
+    )
+    tags = tuple(
+        SlmpTag(tag.name, tag.device, None if tag.type is None else WordType(tag.type), tag.unit, WordOrder(tag.order))
+        for tag in station.tags
+    )
+    return SlmpConnector(client, tags, run_only=station.run_only)

@@ -1,0 +1,249 @@
+"""An OPC UA server as a station: one client, one subscription, one assembler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from fieldbus.opcua import (
+    CertificateError,
+    Identity,
+    OpcUaError,
+    ReconnectPolicy,
+    SecureClient,
+    SubscriptionOptions,
+    ValueSubscription,
+    load_certificate,
+)
+from sitsedge.bridge.combine import StationSample
+from sitsedge.bridge.sample import (
+    BAD_GONE,
+    Assembler,
+    LatestAssembler,
+    SameTimestampAssembler,
+    TriggerAssembler,
+    bad_fields,
+)
+from sitsedge.bridge.stations import Deliver
+from sitsedge.config.stations import OpcUaStation
+
+POLL_S = 0.25
+"""Longest wait for values before the connection's state is looked at again."""
+
+HAND_OVER_MAX = 8_192
+"""Values held for a busy assembler; with 64 tags that is 128 samples, after which the oldest go and are counted."""
+
+FIRST_WAIT_S = 0.2
+OVERFLOW = "overflow"
+SERVER_OVERFLOW = "server-overflow"
+TRIGGER = "(trigger)"
+"""Name of a trigger that is no tag; no tag can be called so."""
+
+TRANSIENT = frozenset({"connection-refused", "connection-lost", "deadline", "not-connected"})
+"""What may heal by itself while the server has not been reached yet; anything else is a wrong configuration."""
+
+BAD_NODE_UNKNOWN = 0x8034_0000
+_MS_PER_S = 1000.0
+
+log = logging.getLogger(__name__)
+
+
+class SubscribedStation:
+    """One server. ``leads``: its samples make those of the whole, so they have to come cycle by cycle.
+
+    Raises CertificateError for a pinned certificate that cannot be used.
+    """
+
+    def __init__(
+        self,
+        station: OpcUaStation,
+        deliver: Deliver,
+        *,
+        identity: Identity,
+        base: Path,
+        leads: bool,
+        source_age_ms_max: float,
+    ) -> None:
+        assert station.server_certificate is not None, "the bridge's configuration demands it"
+        server_certificate = base / station.server_certificate
+        load_certificate(server_certificate)  # a missing pin is our own fault, not the server's
+        self._station = station
+        self._deliver = deliver
+        self._age_ms_max = source_age_ms_max
+        self._names = tuple(tag.name for tag in station.tags)
+        self._paths = {tag.name: tag.path for tag in station.tags}
+        self._trigger = next((tag.name for tag in station.tags if tag.path == station.trigger), TRIGGER)
+        if station.trigger is not None:
+            self._paths[self._trigger] = station.trigger
+        self._held = not leads and station.trigger is None
+        self._assembler = self._make_assembler()
+        self._client = SecureClient(
+            station.endpoint,
+            identity=identity,
+            server_certificate=server_certificate,
+            namespace_uri=station.namespace,
+            tags=self._paths,
+            deadline_s=station.deadline_ms / _MS_PER_S,
+            reconnect=ReconnectPolicy(
+                first_s=min(FIRST_WAIT_S, station.reconnect_ms_max / _MS_PER_S),
+                max_s=station.reconnect_ms_max / _MS_PER_S,
+            ),
+        )
+        self._subscription: ValueSubscription | None = None
+        self._connects_seen = 0
+        self._lost = self._ending = False
+        self._first_error: OpcUaError | None = None
+        self._bad: dict[str, int] = {}
+        self._samples = 0
+
+    def _make_assembler(self) -> Assembler:
+        station = self._station
+        if station.trigger is not None:
+            skew_ms = station.tag_skew_ms_max
+            skew_ns_max = None if skew_ms is None else round(skew_ms * 1_000_000)
+            return TriggerAssembler(self._names, trigger=self._trigger, skew_ns_max=skew_ns_max)
+        return LatestAssembler(self._names) if self._held else SameTimestampAssembler(self._names)
+
+    @property
+    def name(self) -> str:
+        """As the deployment calls it."""
+        return self._station.name
+
+    @property
+    def state(self) -> str:
+        """See :class:`~sitsedge.bridge.stations.RunningStation`."""
+        if not self._client.connected or self._subscription is None:
+            return "connecting"
+        return "degraded" if self._lacking() or self._claim() else "running"
+
+    async def run(self) -> None:
+        """Until cancelled. Raises OpcUaError for a server that contradicts the configuration at first contact, also
+        ``latency-claim`` where its revised interval cannot keep what the deployment claims."""
+        await self._connect()
+        self._subscription = await self._subscribe()
+        if self._subscription is None:
+            return
+        self._connects_seen = self._client.connects_total
+        asked_ms, revised_ms = self._station.publishing_interval_ms, self._subscription.revised_publishing_ms
+        claim = self._claim()
+        if claim is not None:
+            raise OpcUaError(
+                "latency-claim",
+                found=claim.partition(": ")[2],
+                expected="values that are not too old before they are published",
+                hint="raise timing.source_age_ms_max, or have the server allow a shorter interval",
+            )
+        if revised_ms > asked_ms:
+            # Notes on servers in the field: some turn 1 ms into 50 ms without a word.
+            log.warning("%s: the server publishes every %g ms, asked were %g", self.name, revised_ms, asked_ms)
+        while not self._ending:
+            await self._pass_on(self._subscription)
+
+    def end(self) -> None:
+        """See :class:`~sitsedge.bridge.stations.RunningStation`."""
+        self._ending = True
+
+    async def _subscribe(self) -> ValueSubscription | None:
+        options = SubscriptionOptions(
+            publishing_ms=self._station.publishing_interval_ms,
+            item_queue=self._station.item_queue,
+            hand_over=HAND_OVER_MAX,
+        )
+        while not self._ending:
+            try:
+                return await self._client.subscribe(tuple(self._paths), options)
+            except OpcUaError as error:
+                if error.code not in TRANSIENT:
+                    raise
+                await self._client.wait_connected(self._station.reconnect_ms_max / _MS_PER_S)
+        return None
+
+    async def _connect(self) -> None:
+        """The first connection; waits for a server that is not there yet, but not for one that is another."""
+        wait_s = FIRST_WAIT_S
+        while not (self._client.connected or self._ending):
+            try:
+                await self._client.connect()
+            except CertificateError:
+                raise
+            except OpcUaError as error:
+                if error.code not in TRANSIENT:
+                    raise
+                if self._first_error is None or self._first_error.code != error.code:
+                    log.warning("%s: waiting for the server: %s", self.name, error)
+                self._first_error = error
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, self._station.reconnect_ms_max / _MS_PER_S)
+        self._first_error = None
+
+    async def _pass_on(self, subscription: ValueSubscription) -> None:
+        values = await subscription.get(POLL_S)
+        if not self._client.connected and not self._lost:
+            self._lost = True
+            self.look(time.time_ns())
+        if self._client.connects_total != self._connects_seen:
+            self._connects_seen, self._lost = self._client.connects_total, False
+            self._assembler.reset()
+            log.info("%s: connected again, %d times by now", self.name, self._connects_seen)
+        self._assembler.lacking = self._lacking()
+        for sample in self._assembler.take(values):
+            self._say(StationSample(sample.t_source_ns, sample.fields, self._held))
+
+    def look(self, now_ns: int) -> None:
+        """Say again that there are no values: without a connection, or without the tag that triggers."""
+        lacking = self._lacking()
+        if self._client.connected and self._trigger not in lacking and set(self._names) - set(lacking):
+            return
+        status = BAD_NODE_UNKNOWN if self._client.connected else BAD_GONE
+        self._say(StationSample(now_ns, bad_fields(len(self._names), status), self._held))
+
+    def _say(self, sample: StationSample) -> None:
+        self._bad = {name: field.status for name, field in zip(self._names, sample.fields, strict=True) if field.status}
+        self._samples += 1
+        self._deliver(sample)
+
+    def _lacking(self) -> dict[str, int]:
+        """Tags without values: not on the server now, or not monitored by it."""
+        missing = dict.fromkeys(self._client.missing, BAD_NODE_UNKNOWN)
+        return missing if self._subscription is None else self._subscription.refused | missing
+
+    def _claim(self) -> str | None:
+        revised_ms = 0.0 if self._subscription is None else self._subscription.revised_publishing_ms
+        if revised_ms <= self._age_ms_max:
+            return None
+        allowed = f"the deployment allows values of {self._age_ms_max:g} ms"
+        return f"latency-claim: the server publishes every {revised_ms:g} ms, {allowed}"
+
+    def status(self) -> dict[str, Any]:
+        """What the snapshot says of it; ``dropped`` is by reason, over the process' life."""
+        subscription, claim = self._subscription, self._claim()
+        dropped: Counter[str] = Counter(self._assembler.dropped)
+        if subscription is not None:
+            dropped += Counter(
+                {OVERFLOW: subscription.overflow_total, SERVER_OVERFLOW: subscription.server_overflow_total}
+            )
+        error = self._client.last_error or self._first_error
+        return {
+            "name": self.name,
+            "protocol": "opcua",
+            "address": self._station.endpoint,
+            "state": self.state,
+            "connected": self._client.connected,
+            "connects": self._client.connects_total,
+            "last_error": None if error is None else str(error),
+            "missing_tags": sorted(self._lacking()),
+            "findings": [] if claim is None else [claim],
+            "bad_tags": {name: f"{status:#010x}" for name, status in sorted(self._bad.items())},
+            "publishing_interval_ms": self._station.publishing_interval_ms,
+            "revised_interval_ms": None if subscription is None else subscription.revised_publishing_ms,
+            "dropped": dict(sorted(dropped.items())),
+            "samples": self._samples,
+        }
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._client.close()
