@@ -267,4 +267,5 @@ def name_endpoints(server: Any, endpoint: str, hosts: Sequence[str]) -> None:
 
 def _policy_name(kind: Any) -> str:
     """``Aes256Sha256RsaPss_SignAndEncrypt`` and its like, as the security policy's URI spells it."""
-    return {"Aes256Sha256RsaPss": "Aes256_Sha256_RsaPss"}.get(name := kind.name.partition("_")[0], name)
+    name = str(kind.name).partition("_")[0]
+    return "Aes256_Sha256_RsaPss" if name == "Aes256Sha256RsaPss" else name

@@ -94,7 +94,7 @@ class AlarmServer:
         t_ns: int,
         more: Mapping[str, ua.Variant] | None = None,
     ) -> None:
-        """An event that is no condition; ``types``: its own and its supertypes, ``more``: the fields of its own type."""
+        """An event that is no condition; ``types``: its own and its supertypes, ``more``: fields of its own type."""
         fields = event_fields(types[0], self._source, self._source_name, message=message, severity=severity, t_ns=t_ns)
         await self._sender.send(Event(types, None, fields | dict(more or {})))
 

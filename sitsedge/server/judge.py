@@ -145,7 +145,7 @@ class Judge:
                 continue
             words = f"{name}: {process.words}"
             if name == "bridge" and process.state in _CONNECTING:
-                words += f"; {Reader(process.data).text('last_error') or 'waiting for the server'}"
+                words += f"; {_bridge_error(process.data)}"
             found[_PROCESSES[name]] = Finding(active=True, message=words)
         return found
 
@@ -226,6 +226,16 @@ class Judge:
             found["HeartbeatLost"] = Finding(active=True, message="" if word is None else word.found)
         self._silent = "HeartbeatLost" in found and writes
         return found
+
+
+def _bridge_error(data: Mapping[str, Any]) -> str:
+    """What the first station without a connection complains of."""
+    stations = data.get("stations")
+    for station in stations if isinstance(stations, list) else ():
+        if isinstance(station, dict) and not station.get("connected"):
+            own = Reader(station)
+            return f"{own.text('name')}: {own.text('last_error') or 'waiting for the station'}"
+    return "not all values can be had"
 
 
 def _lane(gate: Process) -> Finding:

@@ -27,13 +27,13 @@ STABLE_S: Final = 60.0  # one that ran this long may start again at once
 def users_file(deployment: Deployment, config: Path, state: StateDir) -> Path:
     """The book of users: the deployment's own, else the one of the state folder."""
     own = deployment.server.users if deployment.server is not None else None
-    return state.server / "users.json" if own is None else config.parent / own
+    return state.users if own is None else config.parent / own
 
 
 def trusted_folder(deployment: Deployment, config: Path, state: StateDir) -> Path:
     """The folder of applications that may connect."""
     own = deployment.server.trusted if deployment.server is not None else None
-    return state.pki / f"{APPLIANCE}-trusted" if own is None else config.parent / own
+    return state.appliance_trusted if own is None else config.parent / own
 
 
 def check_server_files(deployment: Deployment, config: Path, state: StateDir) -> None:

@@ -79,6 +79,16 @@ class StateDir:
         return self.root / "server"
 
     @property
+    def users(self) -> Path:
+        """Its book of users, where the deployment names no other."""
+        return self.server / "users.json"
+
+    @property
+    def appliance_trusted(self) -> Path:
+        """Applications that may connect to it, where the deployment names no other folder."""
+        return self.pki / "appliance-trusted"
+
+    @property
     def run(self) -> Path:
         return self.root / "run"
 

@@ -1,4 +1,4 @@
-"""asyncua as an OPC UA client in a process of its own: one JSON object a line in, one a line out (see ``opcua_peers``)."""
+"""asyncua as an OPC UA client in a process of its own: JSON lines in and out (see :mod:`tests.support.opcua_peers`)."""
 
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ class Driver:
         ]
         clauses.append(
             ua.SimpleAttributeOperand(
-                TypeDefinitionId=ua.NodeId(ua.ObjectIds.ConditionType), BrowsePath=[], AttributeId=ua.AttributeIds.NodeId
+                TypeDefinitionId=ua.NodeId(ua.ObjectIds.ConditionType),
+                BrowsePath=[],
+                AttributeId=ua.AttributeIds.NodeId,
             )
         )
         of_type = ua.ContentFilterElement(
@@ -118,7 +120,7 @@ class Driver:
     def event_notification(self, event: Any) -> None:
         self.events.put_nowait([field.Value for field in event.event_fields])
 
-    async def event(self, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
+    async def event(self, timeout: float) -> dict[str, Any]:
         try:
             async with asyncio.timeout(timeout):
                 values = await self.events.get()

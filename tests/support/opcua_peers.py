@@ -34,7 +34,7 @@ class Peer:
 
     def __init__(self, command: list[str]) -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment
         )

@@ -39,7 +39,7 @@ const variant = {
   hex: (v) => ({ dataType: opcua.DataType.ByteString, value: Buffer.from(v, "hex") }),
   int32: (v) => ({ dataType: opcua.DataType.Int32, value: v }),
   uint32: (v) => ({ dataType: opcua.DataType.UInt32, value: v }),
-  uint64: (v) => ({ dataType: opcua.DataType.UInt64, value: [Math.floor(v / 2 ** 32), v % 2 ** 32] }),
+  uint64: (v) => ({ dataType: opcua.DataType.UInt64, arrayType: opcua.VariantArrayType.Scalar, value: [Math.floor(v / 2 ** 32), v % 2 ** 32] }),
 };
 
 const acts = {

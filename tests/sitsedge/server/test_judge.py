@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+
 from attest.command import Alarm, Mode, ModeChange, ReadBack, Receipt
 from sitsedge.server.alarms import ALARMS, Finding, Ne107
 from sitsedge.server.judge import FRAMES_MIN, HOLD_S, NO_PROCESS, SILENT_S_MIN, WINDOW_S, Facts, Judge, Process
@@ -67,7 +68,7 @@ AT_ONCE = {
     "SecurityIncident": facts(news=news(incident=Words("proof-forged: x", "a proof", 1))),
     "GateDown": facts(gate=Process(alive=False, age_s=9.0, state="running", data=GATE)),
     "LoopDown": facts(loop=Process(alive=True, age_s=9.0, state="running", data=LOOP)),
-    "BridgeDown": facts(bridge=Process(alive=True, age_s=0.1, state="connecting", data={"last_error": "refused"})),
+    "BridgeDown": facts(bridge=Process(alive=True, age_s=0.1, state="connecting", data={"stations": [{"name": "plc", "connected": False}]})),
     "ProverDown": facts(prover=NO_PROCESS),
     "NotApplied": facts(news=news(receipt=receipt(ReadBack.NOT_APPLIED), not_applied_ns=1)),
     "PlcUnreachable": facts(gate=running(**GATE | {"plc_connected": False})),

@@ -139,7 +139,9 @@ def test_reads_mode_command_and_health(server: Server, peer: Peer) -> None:
 
 def test_any_record_is_verified_without_trusting_the_server(server: Server, peer: Peer) -> None:
     index, data = server.newest
-    answer = peer.ask("call", object=nid("")[:-1], method=nid("FetchRecord"), args=[["text", "gate"], ["uint64", index]])
+    answer = peer.ask(
+        "call", object=nid("")[:-1], method=nid("FetchRecord"), args=[["text", "gate"], ["uint64", index]]
+    )
     assert answer["status"] == "Good"
     record, size, path, note = answer["outputs"]
     assert bytes.fromhex(record["hex"]) == data
