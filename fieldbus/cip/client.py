@@ -189,6 +189,31 @@ class CipClient:
         if not same or encode_value(known, back.values[0]) != encode_value(known, value):  # type: ignore[union-attr]
             raise CipError("read-back", found=str(back)[:80], expected=f"{value!r} of {kind}")
 
+    async def put(self, writes: tuple[tuple[str, str, Value], ...]) -> None:
+        """Write (tag, type, value) each in one multiple service packet, without reading back: whoever calls it does.
+
+        Services of a packet run one after the other; one that is refused does not hold up the next. Raises
+        ``type-unknown`` and those of values before anything is sent, ``status-NN`` for the first that was refused.
+        """
+        requests = []
+        for tag, kind, value in writes:
+            known = BY_NAME.get(kind)
+            if known is None:
+                raise CipError("type-unknown", found=kind, expected="an elementary type")
+            data = known.code.to_bytes(2, "little") + (1).to_bytes(2, "little") + encode_value(known, value)
+            requests.append(Request(WRITE_TAG, to_tag(tag), data))
+        if len(requests) == 1:
+            await self._ask(requests[0])
+            return
+        found = await self._ask(Request(MULTIPLE, to_object(ROUTER_CLASS, 1), join(tuple(requests))))
+        if not isinstance(found, Replies):
+            raise self._broken("reply-kind", type(found).__name__, "one answer for each tag")
+        for (tag, _, _), answer in zip(writes, found.items, strict=True):
+            if isinstance(answer.said, Refused):
+                raise CipError(
+                    f"status-{answer.said.status:02x}", found=f"{answer.said.meaning} ({tag})", expected="success"
+                )
+
     async def changes(self) -> bytes | None:
         """What differs after a download or an online change of tags; None where the controller does not tell."""
         path = to_object(_CHANGES_CLASS, 1)

@@ -99,6 +99,8 @@ async def establish(
                 refuse_downgrade(policy, await client.get_endpoints())
             done = True
     except ua.UaStatusCodeError as error:
+        if error.code == ua.StatusCodes.BadSecurityChecksFailed:  # a server that says so instead of staying silent
+            await refuse_other_server(peer.url, server, deadline_s=deadline_s)
         raise status_error(int(error.code), doing=f"connecting to {peer.url}") from error
     except ConnectionRefusedError as error:
         raise transport_error(error, doing="connecting", url=peer.url) from error

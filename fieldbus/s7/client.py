@@ -143,6 +143,30 @@ class S7Client:
         if back.code != SUCCESS or (back.data[0] & 1 != data[0] & 1 if bit else back.data != data):
             raise S7Error("read-back", found=back.data.hex() or return_code(back.code), expected=data.hex())
 
+    async def put(self, parts: tuple[tuple[Item, bytes], ...]) -> None:
+        """Write items in one job, without reading them back: whoever calls it does.
+
+        Raises ``item-size`` before anything is sent, ``write-refused`` with the first return code after.
+        """
+        size = _HEADER_BYTES + _READ_HEAD
+        for item, data in parts:
+            size += _READ_ITEM + _DATA_HEAD + len(data) + len(data) % 2
+            if len(data) != _size(item):
+                raise S7Error("item-size", found=f"{len(data)} bytes", expected=str(_size(item)))
+        if not 1 <= len(parts) <= ITEMS_MAX or size > self.pdu_bytes:
+            raise S7Error("item-size", found=f"{len(parts)} items, {size} bytes", expected=f"{self.pdu_bytes} bytes")
+        bits = [item.type is ItemType.BIT for item, _ in parts]
+        payloads = [
+            DataItem(0, Transport.BIT if bit else Transport.BYTE, data, 1 if bit else None)
+            for bit, (_, data) in zip(bits, parts, strict=True)
+        ]
+        reply = await self._job(WriteRequest(tuple(item for item, _ in parts), tuple(payloads)))
+        if not isinstance(reply, WriteReply) or len(reply.codes) != len(parts):
+            raise self._broken("reply-items", str(reply), f"{len(parts)} return codes")
+        bad = [code for code in reply.codes if code != SUCCESS]
+        if bad:
+            raise S7Error("write-refused", found=return_code(bad[0]), expected="success")
+
     async def read_szl(self, szl_id: int, index: int = 0) -> szl.Szl:
         """A whole system state list. Raises ``szl-refused`` where the CPU has none."""
         parts: list[bytes] = []

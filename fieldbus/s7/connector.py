@@ -18,7 +18,8 @@ from fieldbus.s7.times import zone as time_zone
 from fieldbus.s7.values import DataType, decode_value
 from fieldbus.sample import BAD_DECODING, BAD_OUT_OF_SERVICE, Sample, TimeSource, bad, good
 
-_TIMES = (DataType.DTL, DataType.DATE_AND_TIME, DataType.LDT)
+TIME_TYPES = (DataType.DTL, DataType.DATE_AND_TIME, DataType.LDT)
+"""Types of a member that can be the time of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class S7Connector:
             found.append(find_member(layouts, time_member))
             self._time = found[-1][1]
         self._items = tuple(block.item(member) for block, member in found)
-        if self._time is not None and self._time.spec.type not in _TIMES:
+        if self._time is not None and self._time.spec.type not in TIME_TYPES:
             raise S7Error("time-member", found=str(self._time.spec.type), expected="DTL, Date_And_Time or LDT")
 
     @property

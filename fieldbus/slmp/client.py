@@ -118,6 +118,10 @@ class SlmpClient:
         if back != values:
             raise SlmpError("read-back", found=str(back[:8]), expected=str(values[:8]))
 
+    async def put_words(self, device: Device, values: tuple[int, ...]) -> None:
+        """Write words without reading them back: whoever calls it does."""
+        await self._ask(WriteWords(device, values, self._long))
+
     async def write_bits(self, device: Device, values: tuple[bool, ...]) -> None:
         """Write bits and read them back. Raises ``read-back``."""
         await self._ask(WriteBits(device, values, self._long))
@@ -138,6 +142,10 @@ class SlmpClient:
         fault = (await self.bits(Device("SM", 0), 1))[0]
         mode = _MODES.get(operation & 15, CpuMode.UNKNOWN)
         return CpuState(mode, _CAUSES.get(operation >> 4 & 15, ""), error, fault)
+
+    async def mode(self) -> CpuMode:
+        """What the CPU does, by SD203 alone: one request."""
+        return _MODES.get((await self.words(Device("SD", 203), 1))[0] & 15, CpuMode.UNKNOWN)
 
     async def clock_ns(self, zone: dt.tzinfo) -> int:
         """Unix ns of the CPU's clock (SD210 on), which runs in ``zone``. Raises ``clock-value``."""

@@ -19,6 +19,8 @@ from fieldbus.uadp.discovery import (
 )
 from fieldbus.uadp.encoder import encode
 from fieldbus.uadp.errors import KeepAlive, LayoutError, SecurityError, UadpError
+from fieldbus.uadp.keeper import KeyEvent, KeyKeeper
+from fieldbus.uadp.keyfile import KeyFile, make_keys, parse_key_file, read_key_file, write_key_file
 from fieldbus.uadp.keys import KeyRing, SecurityMode, SecurityPolicy
 from fieldbus.uadp.layout import DataSetLayout, DataSetSample
 from fieldbus.uadp.model import (
@@ -34,7 +36,7 @@ from fieldbus.uadp.model import (
 )
 from fieldbus.uadp.raw import RawLayout, StructureTypes
 from fieldbus.uadp.reader import LayoutReader
-from fieldbus.uadp.security import Opened, SecureReader, SecureWriter
+from fieldbus.uadp.security import Opened, ReplayMark, SecureReader, SecureWriter
 from fieldbus.uadp.sequence import SequenceEvent, SequenceTracker, SequenceVerdict
 from fieldbus.uadp.times import ns_to_ticks, ticks_to_ns
 from fieldbus.uadp.typecodec import RawMatrix, RawValue
@@ -70,6 +72,9 @@ __all__ = [
     "FieldEncoding",
     "GroupHeader",
     "KeepAlive",
+    "KeyEvent",
+    "KeyFile",
+    "KeyKeeper",
     "KeyRing",
     "LayoutError",
     "LayoutReader",
@@ -89,6 +94,7 @@ __all__ = [
     "RawMatrix",
     "RawValue",
     "Reassembler",
+    "ReplayMark",
     "Scalar",
     "SecureReader",
     "SecureWriter",
@@ -107,7 +113,11 @@ __all__ = [
     "decode",
     "decode_data_set_message",
     "encode",
+    "make_keys",
     "ns_to_ticks",
+    "parse_key_file",
+    "read_key_file",
     "split",
     "ticks_to_ns",
+    "write_key_file",
 ]

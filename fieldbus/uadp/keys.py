@@ -56,8 +56,9 @@ class GroupKey:
         if len(key_data) != policy.key_data_bytes:
             raise SecurityError("key-size", found=f"{len(key_data)} bytes", expected=f"{policy.key_data_bytes}")
         split = len(key_data) - _KEY_NONCE_BYTES
-        signing, encrypting = bytearray(key_data[:_SIGNING_KEY_BYTES]), bytearray(key_data[_SIGNING_KEY_BYTES:split])
-        self._key_nonce = bytes(key_data[split:])
+        view = memoryview(key_data)  # slices of it are no copies
+        signing, encrypting = bytearray(view[:_SIGNING_KEY_BYTES]), bytearray(view[_SIGNING_KEY_BYTES:split])
+        self._key_nonce = bytes(view[split:])
         self._mac: HMAC | None = HMAC(signing, hashes.SHA256())
         # Decryption in counter mode is encryption: one context, set to each message's counter, serves both.
         self._cipher = Cipher(algorithms.AES(encrypting), modes.CTR(bytes(16))).encryptor()

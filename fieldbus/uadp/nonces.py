@@ -18,9 +18,15 @@ class NonceWindow:
 
     __slots__ = ("_seen", "_top")
 
-    def __init__(self) -> None:
-        self._top = 0
-        self._seen = 0  # bit k: top - k was seen
+    def __init__(self, top: int = 0) -> None:
+        """``top``: the newest number known from an earlier run; it and all before it count as seen."""
+        self._top = top
+        self._seen = (1 << WINDOW) - 1 if top else 0  # bit k: top - k was seen
+
+    @property
+    def top(self) -> int:
+        """The newest number seen; 0 for none."""
+        return self._top
 
     def first_time(self, nonce: bytes) -> bool:
         """True, once, for a nonce whose number is new and not behind the window; 0 is no number."""

@@ -100,6 +100,16 @@ class _Shape:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayMark:
+    """What a reader must not forget over a restart: tokens below ``oldest`` are used up, ``current_token`` is the
+    newest one seen, ``tops`` the newest counted nonce of one publisher by token."""
+
+    oldest: int
+    current_token: int
+    tops: tuple[tuple[int, int], ...] = ()
+
+
 class SecureReader:
     """Opens the messages of one security group."""
 
@@ -118,6 +128,25 @@ class SecureReader:
         self._shape: _Shape | None = None
         self._oldest = 0  # an erased key that is handed out again must not let old messages in again
         self.current_token = 0
+
+    def mark(self, publisher: PublisherId | None) -> ReplayMark:
+        """What ``resume`` takes after a restart, for the messages of ``publisher``."""
+        tops = []
+        for token_id, publishers in self._seen.items():
+            window = publishers.get(publisher)
+            if isinstance(window, NonceWindow) and window.top:
+                tops.append((token_id, window.top))
+        return ReplayMark(self._oldest, self.current_token, tuple(tops))
+
+    def resume(self, mark: ReplayMark, publisher: PublisherId | None) -> None:
+        """Go on where an earlier reader of the group was: neither its used-up tokens nor counted nonces of
+        ``publisher`` up to its newest come in again. Nonces that are not counted cannot be remembered this way.
+        """
+        self._oldest = max(self._oldest, mark.oldest)
+        self.current_token = max(self.current_token, mark.current_token)
+        if self._memory is NonceWindow:
+            for token_id, top in mark.tops:
+                self._seen.setdefault(token_id, {})[publisher] = NonceWindow(top)
 
     def open(self, data: bytes) -> Opened:
         """The message inside ``data``. The steps, each with its refusal (SecurityError unless it is malformed):

@@ -16,6 +16,7 @@ from attest.command.rules import PROOF_BACKLOG_MAX, PROOF_DEADLINE_MS_MAX
 from attest.proof.circuit import CurveName
 from sitsedge.config.server import ServerBlock
 from sitsedge.config.source import ConfigError, ConfigFault, VersionOne, load_model, positions_of
+from sitsedge.config.source_check import check_source
 from sitsedge.config.sources import OpcUaSource, Source, UadpSource
 from sitsedge.config.strict import FIELDS_MAX, Identifier, Milliseconds, Strict
 
@@ -279,6 +280,7 @@ def load_deployment(path: Path) -> Deployment:
         if name is not None and not (path.parent / name).exists():
             line, column = locate(path, key)
             faults.append(ConfigFault(str(path), line, column, key, f"no such file {name!r}", "an existing file"))
+    faults += check_source(path, deployment)
     if faults:
         raise ConfigError(faults)
     return deployment

@@ -6,20 +6,27 @@ The gate's limits are configured on its side and the module's can only tighten t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from sitsedge.config.deployment import PROOF_BACKLOG, PROOF_DEADLINE_MS, ProofBacklog, ProofDeadline
-from sitsedge.config.source import VersionOne, load_model
+from sitsedge.config.plc import INTEGER_BITS, Plc, PlcType, with_protocol
+from sitsedge.config.source import ConfigError, ConfigFault, VersionOne, load_model, positions_of
 from sitsedge.config.strict import FieldName, Milliseconds, Strict
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class OutputLimit(Strict):
-    """Physical limits of one output; ``max_rate`` per second between two accepted commands."""
+    """Physical limits of one output; ``max_rate`` per second between two accepted commands.
+
+    ``node`` and ``applied_node``: browse paths at an OPC UA server, or members of the request block's structures (none
+    with SLMP, whose block has a fixed order). ``plc_type``, ``plc_scale``: what a vendor's block holds; physical value
+    = count × scale for the integer types.
+    """
 
     name: FieldName
     unit: str
@@ -29,6 +36,8 @@ class OutputLimit(Strict):
     applied_node: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     supervised: Annotated[list[Finite], Field(min_length=2, max_length=2)] | None = None
     first_step_max: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    plc_type: PlcType | None = None
+    plc_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
     @model_validator(mode="after")
     def _range(self) -> OutputLimit:
@@ -36,6 +45,17 @@ class OutputLimit(Strict):
             raise ValueError("limits [low, high] with low < high")
         if self.supervised is not None and self.supervised[0] >= self.supervised[1]:
             raise ValueError("supervised [low, high] with low < high")
+        return self
+
+    @model_validator(mode="after")
+    def _plc_value(self) -> OutputLimit:
+        bits = INTEGER_BITS.get(self.plc_type or "")
+        if (bits is None) is not (self.plc_scale is None):
+            raise ValueError("'plc_scale' (physical per count) where 'plc_type' is INT or DINT, and only there")
+        if bits is not None and self.plc_scale is not None:
+            high = (1 << bits - 1) - 1
+            if any(not -high - 1 <= limit / self.plc_scale <= high for limit in self.limits):
+                raise ValueError(f"limits that {self.plc_type} holds at {self.plc_scale:g} a count")
         return self
 
 
@@ -60,19 +80,6 @@ class Relation(Strict):
     bound: Finite
 
 
-class Plc(Strict):
-    """The PLC's OPC UA server and the nodes of its request block, as browse paths below Objects."""
-
-    endpoint: Annotated[str, Field(pattern=r"^opc\.tcp://[^\s/]+(:\d+)?(/\S*)?$")]
-    namespace: Annotated[str, Field(min_length=1, max_length=255)]
-    sequence_node: str
-    heartbeat_node: str
-    auto_request_node: str
-    auto_active_node: str
-    applied_sequence_node: str
-    valid_until_node: str | None = None
-
-
 class GateFile(Strict):
     """A whole gate file, version 1. Without ``plc`` the gate can only run in SHADOW.
 
@@ -95,13 +102,35 @@ class GateFile(Strict):
     readback_ms_max: Milliseconds = 200.0
     silence_ms_max: Milliseconds = 500.0
 
-    @model_validator(mode="after")
-    def _nodes(self) -> GateFile:
-        if self.plc is not None and any(o.node is None or o.applied_node is None for o in self.outputs):
-            raise ValueError("'node' and 'applied_node' for every output when 'plc' is given")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _older(cls, data: Any) -> Any:
+        return with_protocol(data)
 
 
 def load_gate_file(path: Path) -> GateFile:
     """Read a gate file; :class:`~sitsedge.config.source.ConfigError` with file, line and column otherwise."""
-    return load_model(path, GateFile)
+    gate = load_model(path, GateFile)
+    if gate.plc is not None:
+        wrong = list(_places(gate.outputs, gate.plc.protocol))
+        if wrong:
+            raise ConfigError([_fault(path, index, text) for index, text in wrong])
+    return gate
+
+
+def _places(outputs: list[OutputLimit], protocol: str) -> Iterator[tuple[int, str]]:
+    """Outputs that the protocol of ``plc`` cannot place, and what they lack."""
+    named, typed = protocol != "slmp", protocol != "opcua"
+    for index, output in enumerate(outputs):
+        nodes = (output.node, output.applied_node)
+        if named and None in nodes:
+            yield index, f"'node' and 'applied_node' for every output with {protocol!r}"
+        if not named and nodes != (None, None):
+            yield index, "no 'node' or 'applied_node': a block of devices has a fixed order"
+        if typed is not (output.plc_type is not None):
+            yield index, f"'plc_type' for every output with {protocol!r}" if typed else "no 'plc_type' with 'opcua'"
+
+
+def _fault(path: Path, index: int, expected: str) -> ConfigFault:
+    line, column = positions_of(path).get(("outputs", index), (1, 1))
+    return ConfigFault(str(path), line, column, f"outputs[{index}]", "another place for its value", expected)

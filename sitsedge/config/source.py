@@ -189,8 +189,8 @@ def _compose(text: str, tree: _Tree) -> Plain:
 
 def _fault_of(item: object, tree: _Tree) -> ConfigFault:
     assert isinstance(item, dict)
-    path = _strip_tags(tuple(item["loc"]), tree)
     kind, message, value = str(item["type"]), str(item["msg"]), item.get("input")
+    path = _strip_tags(tuple(item["loc"]), tree, missing=kind == "missing")
     if kind == "extra_forbidden":
         position = tree.positions.get((*path, "")) or _nearest(path, tree)
         return ConfigFault(tree.file, *position, dotted(path), f"the unknown key {path[-1]!r}", "a known key")
@@ -222,11 +222,14 @@ def _found(value: object) -> str:
     return "a value that does not fit" if isinstance(value, dict | list) else type(value).__name__
 
 
-def _strip_tags(loc: Path_, tree: _Tree) -> Path_:
-    """Pydantic adds the tag of a discriminated union to the location; the file has no such level."""
+def _strip_tags(loc: Path_, tree: _Tree, *, missing: bool) -> Path_:
+    """Pydantic adds the tag of a discriminated union to the location; the file has no such level.
+
+    ``missing``: the last part is a key that the file lacks.
+    """
     path: Path_ = ()
     for index, part in enumerate(loc):
-        last = index == len(loc) - 1
+        last = missing and index == len(loc) - 1
         if (*path, part) in tree.positions or last:
             path = (*path, part)
     return path

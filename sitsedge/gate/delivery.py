@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from attest.command import Accepted, ReadBack, Receipt
 from sitsedge.gate.book import GateBook
 from sitsedge.gate.link import Message
-from sitsedge.gate.plc import Applied, PlcError, PlcPort
+from sitsedge.gate.plc import Applied, OutcomeUnknown, PlcError, PlcPort, ReadBackMismatch
 from sitsedge.gate.server import Connection
 from sitsedge.telemetry.durations import DurationRing
 
@@ -19,6 +20,7 @@ READBACK_FIRST_S = 0.003  # one PLC scan after the write
 READBACK_STEP_S = 0.004
 READBACKS_MAX = 16  # read-backs under way; more means a PLC that does not answer
 READBACK_TOLERANCE_COUNTS = 1
+WRITTEN_MAX = 256  # writes remembered to put an applied one in order; as many as a read-back of 2.5 s at 100 Hz spans
 DRAIN_S = 2.0
 
 log = logging.getLogger(__name__)
@@ -33,29 +35,60 @@ class DeliverySetup:
     readback_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One accepted command on its way."""
+
+    connection: Connection
+    verdict: Accepted
+    accepted_ns: int
+    timing: dict[str, int]
+
+    @property
+    def sequence(self) -> int:
+        return self.verdict.parsed.command.header.sequence
+
+
 class Delivery:
-    """One PLC (or none, in SHADOW) and the receipts of what reached it."""
+    """One PLC and the receipts of what reached it.
+
+    One write is under way at a time. A command that is accepted meanwhile waits; a newer one takes its place, and it
+    is receipted as not written: a plant that falls behind gets the newest value, never a queue of old ones.
+    """
 
     def __init__(self, setup: DeliverySetup, *, plc: PlcPort, book: GateBook) -> None:
         self._setup = setup
         self._plc = plc
         self._book = book
-        self._readbacks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reading = 0
+        self._waiting: _Job | None = None
+        self.writing = False
+        """A write is under way, or about to be."""
+        self._written: deque[int] = deque(maxlen=WRITTEN_MAX)
         self._not_applied = False
+        self._mismatched = False
+        self._failing = ""
         self._auto_wanted = True
         self.write_ring = DurationRing()
         self.last_applied: Applied | None = None
+        self.superseded = 0
+        self.failure: BaseException | None = None
+        """What ended a task that must not end: a fault of this program, not of the PLC."""
 
     def plant_outputs(self) -> tuple[int, ...] | None:
         """What the plant applies as far as is known, in counts."""
-        if self.last_applied is None:
-            return None
-        pairs = zip(self.last_applied.values, self._setup.scales, strict=True)
+        return None if self.last_applied is None else self._counts(self.last_applied)
+
+    def _counts(self, applied: Applied) -> tuple[int, ...]:
+        pairs = zip(applied.values, self._setup.scales, strict=True)
         return tuple(round(value / scale) for value, scale in pairs)
 
     def request_auto(self, wanted: bool) -> None:
-        """Ask the PLC for AUTO or give it back; a failure is an alarm."""
+        """Ask the PLC for AUTO or give it back; a failure is an alarm. What was not written by then will not be."""
         self._auto_wanted = wanted
+        if not wanted:
+            self._drop_waiting()
         self._spawn(self._request_auto(wanted))
 
     async def _request_auto(self, wanted: bool) -> None:
@@ -66,48 +99,99 @@ class Delivery:
 
     async def drain(self) -> None:
         """Wait for what is under way, within a limit."""
-        if self._readbacks:
-            await asyncio.wait(self._readbacks, timeout=DRAIN_S)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=DRAIN_S)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
-        self._readbacks.add(task)
-        task.add_done_callback(self._readbacks.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.failure = task.exception()
 
     async def write(self, connection: Connection, verdict: Accepted, accepted_ns: int, timing: dict[str, int]) -> None:
-        """Write the command's values; read-back and receipt follow beside the next command.
+        """Have the command's values written; receipt and read-back follow beside the next command.
 
-        ``timing`` gets ``acknowledged`` (CLOCK_MONOTONIC ns), 0 where the write failed.
+        ``timing`` gets ``acknowledged`` (CLOCK_MONOTONIC ns), 0 where the write failed or never began.
         """
-        command = verdict.parsed.command
-        sequence = command.header.sequence
+        self._drop_waiting()
+        self._waiting = _Job(connection, verdict, accepted_ns, timing)
+        if not self.writing:
+            self.writing = True
+            self._spawn(self._write_waiting())
+
+    def _drop_waiting(self) -> None:
+        job, self._waiting = self._waiting, None
+        if job is not None:
+            self.superseded += 1
+            self._not_written(job, ReadBack.NOT_WRITTEN)
+
+    def _not_written(self, job: _Job, state: ReadBack) -> None:
+        job.timing["acknowledged"] = 0
+        receipt = receipt_of(self._book.gate_id, job.verdict, accepted_ns=job.accepted_ns, state=state)
+        send_receipt(self._book, job.connection, receipt, job.timing)
+
+    async def _write_waiting(self) -> None:
+        try:
+            while self._waiting is not None:
+                job, self._waiting = self._waiting, None
+                await self._write(job)
+        finally:
+            self.writing = False
+
+    async def _write(self, job: _Job) -> None:
+        command = job.verdict.parsed.command
         values = [count * scale for count, scale in zip(command.outputs, self._setup.scales, strict=True)]
         started = time.monotonic_ns()
+        valid_until_ns = job.accepted_ns + self._setup.silence_ns
         try:
-            await self._plc.write(sequence=sequence, values=values, valid_until_ns=accepted_ns + self._setup.silence_ns)
+            await self._plc.write(sequence=job.sequence, values=values, valid_until_ns=valid_until_ns)
+        except OutcomeUnknown as error:
+            self._alarm_once(error, job.sequence)
+            job.timing["acknowledged"] = 0
         except PlcError as error:
-            self._book.alarm(error.code, error.found, error.expected, sequence=sequence)
-            timing["acknowledged"] = 0
-            receipt = receipt_of(self._book.gate_id, verdict, accepted_ns=accepted_ns, state=ReadBack.NOT_APPLIED)
-            send_receipt(self._book, connection, receipt, timing)
+            self._alarm_once(error, job.sequence)
+            self._not_written(job, ReadBack.NOT_APPLIED)
             return
-        acknowledged = time.monotonic_ns()
-        timing["acknowledged"] = acknowledged
-        self.write_ring.add(acknowledged - started)
+        else:
+            acknowledged = time.monotonic_ns()
+            job.timing["acknowledged"] = acknowledged
+            self.write_ring.add(acknowledged - started)
+            self._failing = ""
+        self._written.append(job.sequence)
         written_ns = time.time_ns()
-        if len(self._readbacks) >= READBACKS_MAX:
+        if self._reading >= READBACKS_MAX:
             receipt = receipt_of(
-                self._book.gate_id, verdict, accepted_ns=accepted_ns, state=ReadBack.PENDING, written_ns=written_ns
+                self._book.gate_id,
+                job.verdict,
+                accepted_ns=job.accepted_ns,
+                state=ReadBack.PENDING,
+                written_ns=written_ns,
             )
-            send_receipt(self._book, connection, receipt, timing)
+            send_receipt(self._book, job.connection, receipt, job.timing)
             return
-        self._spawn(self._read_back(connection, verdict, accepted_ns, written_ns, timing))
+        self._reading += 1
+        self._spawn(self._read_back(job, written_ns))
 
-    async def _read_back(
-        self, connection: Connection, verdict: Accepted, accepted_ns: int, written_ns: int, timing: dict[str, int]
-    ) -> None:
-        """Poll until the PLC shows this sequence or a later one, or the time for it is over."""
-        header = verdict.parsed.command.header
+    def _alarm_once(self, error: PlcError, sequence: int) -> None:
+        """One alarm when writes begin to fail in some way, none for every command after it."""
+        if error.code != self._failing:
+            self._failing = error.code
+            self._book.alarm(error.code, error.found, error.expected, sequence=sequence)
+
+    async def _read_back(self, job: _Job, written_ns: int) -> None:
+        """Poll until the PLC shows this command or a later one, or the time for it is over."""
+        try:
+            applied = await self._poll(job.sequence)
+        finally:
+            self._reading -= 1
+        receipt = self._judge_read_back(job.verdict, applied, job.accepted_ns, written_ns)
+        send_receipt(self._book, job.connection, receipt, job.timing)
+
+    async def _poll(self, sequence: int) -> Applied | ReadBackMismatch | None:
         deadline = time.monotonic_ns() + self._setup.readback_ns
         wait_s = READBACK_FIRST_S
         applied: Applied | None = None
@@ -116,51 +200,75 @@ class Delivery:
             wait_s = READBACK_STEP_S
             try:
                 applied = await self._plc.read_back()
+            except ReadBackMismatch as error:
+                return error
             except PlcError as error:
                 log.warning("read-back: %s", error)
                 continue
             self.last_applied = applied
-            if applied.sequence >= header.sequence:
+            if self._newer(applied.sequence, sequence) is not None:
                 break
-        send_receipt(self._book, connection, self._judge_read_back(verdict, applied, accepted_ns, written_ns), timing)
+        return applied
+
+    def _newer(self, found: int, sequence: int) -> bool | None:
+        """True: ``found`` was written after ``sequence``; False: it is the same; None: before, or not by this gate.
+
+        By the order of writing, because every epoch numbers its commands from 1.
+        """
+        for written in reversed(self._written):
+            if written == found:
+                return found != sequence
+            if written == sequence:
+                return None
+        return None
 
     def _judge_read_back(
-        self, verdict: Accepted, applied: Applied | None, accepted_ns: int, written_ns: int
+        self, verdict: Accepted, found: Applied | ReadBackMismatch | None, accepted_ns: int, written_ns: int
     ) -> Receipt:
         command = verdict.parsed.command
-        counts = self.plant_outputs() if applied is not None else None
-        if applied is None or counts is None:
-            state = ReadBack.PENDING
-        elif applied.sequence < command.header.sequence or not applied.auto_active:
+        applied = found if isinstance(found, Applied) else None
+        counts = self._counts(applied) if applied is not None else ()
+        if isinstance(found, ReadBackMismatch):
             state = ReadBack.NOT_APPLIED
-        elif applied.sequence > command.header.sequence:
-            state = ReadBack.OK  # already the next command's values
+            self._note_mismatch(found, command.header.sequence)
+        elif applied is None:
+            state = ReadBack.PENDING
         else:
-            close = all(abs(a - b) <= READBACK_TOLERANCE_COUNTS for a, b in zip(counts, command.outputs, strict=True))
-            state = ReadBack.OK if close else ReadBack.NOT_APPLIED
-        self._note_application(state, command.header.sequence, applied)
+            newer = self._newer(applied.sequence, command.header.sequence)
+            if newer is None or not applied.auto_active:
+                state = ReadBack.NOT_APPLIED
+            elif newer:
+                state = ReadBack.OK  # already the next command's values
+            else:
+                pairs = zip(counts, command.outputs, strict=True)
+                close = all(abs(a - b) <= READBACK_TOLERANCE_COUNTS for a, b in pairs)
+                state = ReadBack.OK if close else ReadBack.NOT_APPLIED
+            self._mismatched = False
+            self._note_application(state, command.header.sequence, applied)
         return receipt_of(
             self._book.gate_id,
             verdict,
             accepted_ns=accepted_ns,
             state=state,
             written_ns=written_ns,
-            read_back=counts or (),
+            read_back=counts,
             read_back_ns=time.time_ns() if counts else 0,
         )
 
-    def _note_application(self, state: ReadBack, sequence: int, applied: Applied | None) -> None:
+    def _note_mismatch(self, error: ReadBackMismatch, sequence: int) -> None:
+        """One alarm when the block begins to hold something else than was written."""
+        if not self._mismatched:
+            self._book.alarm(error.code, error.found, error.expected, sequence=sequence)
+        self._mismatched = True
+
+    def _note_application(self, state: ReadBack, sequence: int, applied: Applied) -> None:
         """One alarm when commands stop taking effect, none for every command after it.
 
         A gate that gave AUTO back itself knows why the last ones are not applied; their receipts say so all the same.
         """
         failing = state is ReadBack.NOT_APPLIED and self._auto_wanted
         if failing and not self._not_applied:
-            found = (
-                "no read-back"
-                if applied is None
-                else f"applied sequence {applied.sequence}, AUTO {applied.auto_active}"
-            )
+            found = f"applied sequence {applied.sequence}, AUTO {applied.auto_active}"
             self._book.alarm("not-applied", found, f"sequence {sequence} applied in AUTO", sequence=sequence)
         self._not_applied = failing
 

@@ -31,7 +31,6 @@ from attest.ledger import Checkpoint, LedgerError, RecordKind
 from attest.ledger.writer import LedgerWriter
 from attest.proof import NativeVerifier
 from fieldbus.errors import FieldbusError
-from fieldbus.opcua import load_identity
 from sitsedge.config import ConfigError, GateFile, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
 from sitsedge.config.deployment import deployment_digest
@@ -44,6 +43,7 @@ from sitsedge.gate.epochs import DeskSetup, EpochDesk
 from sitsedge.gate.evidence import evidence_verifier, last_record, last_seen
 from sitsedge.gate.modes import IncidentLatch, ModeKeeper, parse_mode
 from sitsedge.gate.plc import PlcPort
+from sitsedge.gate.plc.make import make_port
 from sitsedge.gate.proofs import DeskLimits, ProofDesk
 from sitsedge.gate.rules import gate_rules
 from sitsedge.gate.server import PacketServer
@@ -68,15 +68,15 @@ class GateProcess:
 
     def __init__(self, config: Path, state: StateDir, attestation_mode: str) -> None:
         self.deployment = load_deployment(config)
-        gate_path = config.parent / self.deployment.gate_file
-        self.file: GateFile = load_gate_file(gate_path)
+        self.gate_path = config.parent / self.deployment.gate_file
+        self.file: GateFile = load_gate_file(self.gate_path)
         self.state = state
         trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
         self._store = ModuleStore(state.modules, trust)
         self.bundle: Bundle = self._store.load_active()
         module = self.bundle.config
         require_ceremony_keys(self.deployment.profile, module)
-        check(self.deployment, config, self.file, gate_path, inputs=module.inputs, outputs=module.outputs)
+        check(self.deployment, config, self.file, self.gate_path, inputs=module.inputs, outputs=module.outputs)
         self.key = GateKey.load(state.keys / "gate.key")
         self.rules = gate_rules(self.file, self.deployment, self.bundle.config)
         self.attestation_mode = attestation_mode
@@ -98,13 +98,7 @@ class GateProcess:
     def _make_plc(self) -> PlcPort | None:
         if self.file.plc is None:
             return None
-        pki = self.state.pki
-        return PlcPort(
-            self.file,
-            identity=load_identity(pki / "gate.der", pki / "gate.key.pem"),
-            server_certificate=pki / "plc.der",
-            names=[signal.name for signal in self.bundle.config.outputs],
-        )
+        return make_port(self.file, self.gate_path, self.state.pki, self.bundle.config.outputs)
 
     def _make_gate(self) -> Gate:
         deployment, bundle = self.deployment, self.bundle
@@ -203,7 +197,7 @@ class GateProcess:
         control: asyncio.Server | None = None
         try:
             if self._plc is not None and self._delivery is not None:
-                await self._plc.client.connect()
+                await self._plc.connect()
                 self._delivery.last_applied = await self._plc.read_back()
             self._server.start()
             control = await self._serve_control()
@@ -237,7 +231,7 @@ class GateProcess:
 
     async def _loop(self) -> None:
         while not self.stopping.is_set():
-            if (failure := self._server.worker_failure()) is not None:
+            if (failure := self._failure()) is not None:
                 raise failure
             self._gate.supervise()
             self._keep_mark()
@@ -246,6 +240,11 @@ class GateProcess:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SNAPSHOT_S):
                     await self.stopping.wait()
+
+    def _failure(self) -> BaseException | None:
+        """Why this process must not look alive."""
+        delivery = None if self._delivery is None else self._delivery.failure
+        return self._server.worker_failure() or delivery
 
     def _keep_mark(self) -> None:
         if self._keeps_mark and time.monotonic() >= self._mark_due:
@@ -261,7 +260,7 @@ class GateProcess:
         if self._plc is not None:
             with contextlib.suppress(TimeoutError):  # a PLC that hangs must not keep the ledger from closing
                 async with asyncio.timeout(PLC_CLOSE_S):
-                    await self._plc.client.close()
+                    await self._plc.close()
         self._close_ledger()
         self._explainer.close()
         self._snapshot("stopped")
@@ -286,7 +285,9 @@ class GateProcess:
             "alarms": dict(gate.book.alarms),
             "verify": percentiles_ms(gate.verify_ring.newest(NEWEST)),
             "write": {} if delivery is None else percentiles_ms(delivery.write_ring.newest(NEWEST)),
-            "plc_connected": None if self._plc is None else self._plc.client.connected,
+            "plc_connected": None if self._plc is None else self._plc.connected,
+            "plc": None if self._plc is None else self._plc.health(),
+            "superseded": 0 if delivery is None else delivery.superseded,
             "auto_active": None if applied is None else applied.auto_active,
             "ledger_size": self._ledger.size,
             "overflow": self._server.overflow,

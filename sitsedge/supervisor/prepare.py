@@ -29,6 +29,7 @@ from fieldbus.opcua import Identity, TrustList, create_identity, load_certificat
 from sitsedge.config import Deployment, GateFile, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
 from sitsedge.config.deployment import ReplayPlant, deployment_digest
+from sitsedge.config.plc import OpcUaPlc
 from sitsedge.config.sources import Bridged, UadpSource
 from sitsedge.config.stations import OpcUaStation
 from sitsedge.errors import SitsError
@@ -179,7 +180,7 @@ def _certificates(deployment: Deployment, gate: GateFile, state: StateDir, base:
     An OPC UA server of the plant has its own; its certificate is pinned and must be there.
     """
     names = []
-    if gate.plc is not None:
+    if isinstance(gate.plc, OpcUaPlc):
         names += ["gate", "plc", "operator"]
     stations = deployment.source.all_stations() if isinstance(deployment.source, Bridged) else ()
     servers = [station for station in stations if isinstance(station, OpcUaStation)]

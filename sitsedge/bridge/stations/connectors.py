@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 from pathlib import Path
 
@@ -12,15 +11,13 @@ from fieldbus.cip.path import Port
 from fieldbus.polling import Connector
 from fieldbus.s7.client import S7Client, selector
 from fieldbus.s7.connector import S7Connector, S7Tag
-from fieldbus.s7.layout import BlockLayout, parse_layout
-from fieldbus.s7.limits import LAYOUT_BYTES_MAX
 from fieldbus.slmp.client import SlmpClient
 from fieldbus.slmp.connector import SlmpConnector, SlmpTag
 from fieldbus.slmp.devices import Series
 from fieldbus.slmp.values import WordOrder, WordType
 from fieldbus.slmp.wire import DataCode
-from sitsedge.config.stations import CipStation, LayoutFile, PolledStation, S7Station, SlmpStation
-from sitsedge.errors import SitsError
+from sitsedge.config.layouts import read_layout
+from sitsedge.config.stations import CipStation, PolledStation, S7Station, SlmpStation
 
 _CONNECTIONS = {"pg": 1, "op": 2, "basic": 3}
 _MS_PER_S = 1000
@@ -29,7 +26,7 @@ _MS_PER_S = 1000
 def make_connector(station: PolledStation, base: Path) -> Connector:
     """The station's connector, not connected; layout files are relative to ``base``.
 
-    Raises FieldbusError for keys that the protocol refuses, :class:`SitsError` ``layout-file``, ``layout-sha256``.
+    Raises FieldbusError for keys that the protocol refuses, LayoutFileError.
     """
     if isinstance(station, S7Station):
         return s7_connector(station, base)
@@ -54,30 +51,6 @@ def s7_connector(station: S7Station, base: Path) -> S7Connector:
         zone=station.zone or "UTC",
         run_only=station.run_only,
     )
-
-
-def read_layout(layout: LayoutFile, base: Path) -> BlockLayout:
-    """Raises :class:`SitsError` ``layout-file``, ``layout-sha256``, and S7Error as ``parse_layout``."""
-    path = base / layout.file
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(LAYOUT_BYTES_MAX + 1)
-    except OSError as error:
-        raise SitsError(
-            "layout-file",
-            found=f"{path}: {error.strerror}",
-            expected="a data block's export from TIA Portal",
-            hint="export the block as Openness XML",
-        ) from None
-    digest = hashlib.sha256(data).hexdigest()
-    if layout.sha256 not in (None, digest):
-        raise SitsError(
-            "layout-sha256",
-            found=f"{digest} of {path}",
-            expected=str(layout.sha256),
-            hint="the block's layout changed since the deployment was approved; approve the new one with a revision",
-        )
-    return parse_layout(data)
 
 
 def cip_connector(station: CipStation) -> CipConnector:

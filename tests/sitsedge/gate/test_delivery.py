@@ -33,7 +33,7 @@ from attest.ledger.writer import LedgerWriter
 from sitsedge.gate.book import GateBook
 from sitsedge.gate.delivery import READBACKS_MAX, Delivery, DeliverySetup
 from sitsedge.gate.link import decode
-from sitsedge.gate.plc import Applied, PlcError
+from sitsedge.gate.plc import Applied, OutcomeUnknown, PlcError, ReadBackMismatch
 from sitsedge.gate.server import Connection
 
 MS = 1_000_000
@@ -49,9 +49,12 @@ class MisbehavingPlc:
         self.never_applies = False
         self.in_manual = False
         self.applies_other_values = False
-        self.is_ahead = False
-        self.read_gate = asyncio.Event()
+        self.loses_answers = False
+        self.holds_something_else = False
+        self.written: list[int] = []
+        self.read_gate, self.write_gate = asyncio.Event(), asyncio.Event()
         self.read_gate.set()
+        self.write_gate.set()
         self.applied = Applied(0, (0.0, 0.0), True)
         self.auto = False
 
@@ -60,14 +63,31 @@ class MisbehavingPlc:
             raise PlcError("plc-write", found="BadNotWritable", expected="a written request")
         if self.never_applies:
             return
+        await self.write_gate.wait()
+        self.written.append(sequence)
+        if self.loses_answers:
+            self.applied = Applied(sequence, tuple(values), True)
+            raise OutcomeUnknown("plc-unknown", found="no answer", expected="an answer")
         shown = tuple(value + 1.0 for value in values) if self.applies_other_values else tuple(values)
-        self.applied = Applied(sequence + 5 if self.is_ahead else sequence, shown, not self.in_manual)
+        self.applied = Applied(sequence, shown, not self.in_manual)
 
     async def read_back(self) -> Applied:
         await self.read_gate.wait()
+        if self.holds_something_else:
+            raise ReadBackMismatch("plc-read-back", found="0", expected="100")
         if self.refuses_reads:
             raise PlcError("plc-read", found="BadTimeout", expected="a read value")
         return self.applied
+
+    connected = True
+
+    async def connect(self) -> None:
+        raise AssertionError("the delivery neither connects nor closes")
+
+    close = connect
+
+    def health(self) -> dict[str, Any]:
+        return {}
 
     async def request_auto(self, wanted: bool) -> None:
         if self.refuses_writes:
@@ -88,6 +108,8 @@ class Rig:
     async def deliver(self, sequence: int) -> None:
         timing = {"received": 0, "started": 0, "judged": 0}
         await self.delivery.write(self.connection, accepted(sequence), time.time_ns(), timing)
+        while self.plc.write_gate.is_set() and self.delivery.writing:
+            await asyncio.sleep(0)
 
     async def answer(self) -> dict[str, Any]:
         """The next packet the client gets."""
@@ -118,7 +140,7 @@ async def rig(tmp_path: Path) -> Any:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     book, plc = GateBook("gate", key, ledger), MisbehavingPlc()
     setup = DeliverySetup(SCALES, silence_ns=500 * MS, readback_ns=60 * MS)
-    delivery = Delivery(setup, plc=plc, book=book)  # type: ignore[arg-type]
+    delivery = Delivery(setup, plc=plc, book=book)
     yield Rig(plc, delivery, book, ledger, Connection(ours), theirs, tmp_path / "ledger.db")
     plc.read_gate.set()
     await delivery.drain()
@@ -127,12 +149,12 @@ async def rig(tmp_path: Path) -> Any:
     theirs.close()
 
 
-async def receipt(rig: Rig) -> Receipt:
+async def receipt(rig: Rig, *, newest: bool = True) -> Receipt:
     answer = await rig.answer()
     assert answer["t"] == "receipt"
     record = parse_record(answer["record"]).record
     assert isinstance(record, Receipt)
-    assert rig.records(RecordKind.RECEIPT)[-1] == record  # durable before it was sent
+    assert record in rig.records(RecordKind.RECEIPT)[-1 if newest else 0 :]  # durable before it was sent
     return record
 
 
@@ -145,9 +167,77 @@ async def test_what_was_accepted_is_written_read_back_and_receipted(rig: Rig) ->
 
 
 async def test_a_plc_that_is_already_at_a_later_command_has_applied_this_one(rig: Rig) -> None:
-    rig.plc.is_ahead = True
+    rig.plc.read_gate.clear()
     await rig.deliver(1)
+    await rig.deliver(2)
+    rig.plc.read_gate.set()
+    assert [(await receipt(rig, newest=False)).state for _ in (1, 2)] == [ReadBack.OK] * 2
+
+
+async def test_a_value_of_an_epoch_before_is_not_taken_for_a_later_command(rig: Rig) -> None:
+    await rig.deliver(5000)
     assert (await receipt(rig)).state is ReadBack.OK
+    rig.plc.never_applies = True
+    await rig.deliver(1)
+    got = await receipt(rig)
+    assert got.state is ReadBack.NOT_APPLIED
+
+
+async def test_a_newer_command_takes_the_place_of_one_that_waits(rig: Rig) -> None:
+    rig.plc.write_gate.clear()
+    for sequence in (1, 2, 3, 4):
+        await rig.deliver(sequence)
+        await asyncio.sleep(0)
+    rig.plc.write_gate.set()
+    got = {found.sequence: found for found in [await receipt(rig, newest=False) for _ in range(4)]}
+    assert rig.plc.written == [1, 4]
+    assert rig.delivery.superseded == 2
+    assert [got[sequence].state for sequence in (2, 3)] == [ReadBack.NOT_WRITTEN] * 2
+    assert got[2].applied == ()
+    assert got[4].state is ReadBack.OK
+    assert rig.records(RecordKind.ALARM) == []
+
+
+async def test_auto_given_back_leaves_nothing_to_write(rig: Rig) -> None:
+    rig.plc.write_gate.clear()
+    await rig.deliver(1)
+    await asyncio.sleep(0)
+    await rig.deliver(2)
+    rig.delivery.request_auto(False)
+    rig.plc.write_gate.set()
+    await rig.delivery.drain()
+    assert rig.plc.written == [1]
+    assert {(await receipt(rig, newest=False)).sequence for _ in (1, 2)} == {1, 2}
+
+
+async def test_no_answer_to_a_write_is_settled_by_reading_back(rig: Rig) -> None:
+    rig.plc.loses_answers = True
+    await rig.deliver(1)
+    got = await receipt(rig)
+    assert (got.state, got.applied, got.read_back) == (ReadBack.OK, (100, -20), (100, -20))
+    assert [alarm.code for alarm in rig.records(RecordKind.ALARM)] == ["plc-unknown"]
+    rig.plc.refuses_reads = True
+    await rig.deliver(2)
+    got = await receipt(rig)
+    assert got.state is ReadBack.PENDING
+    assert rig.plc.written == [1, 2], "nothing is sent a second time"
+
+
+async def test_a_block_that_holds_something_else_is_one_alarm(rig: Rig) -> None:
+    rig.plc.holds_something_else = True
+    for sequence in (1, 2):
+        await rig.deliver(sequence)
+        assert (await receipt(rig)).state is ReadBack.NOT_APPLIED
+    assert [alarm.code for alarm in rig.records(RecordKind.ALARM)] == ["plc-read-back"]
+
+
+async def test_a_fault_of_this_program_ends_the_gate(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rig.plc, "write", lambda **_: 1 / 0)
+    await rig.deliver(1)
+    async with asyncio.timeout(10):
+        while rig.delivery.failure is None:
+            await asyncio.sleep(0)
+    assert isinstance(rig.delivery.failure, ZeroDivisionError)
 
 
 @pytest.mark.parametrize("fault", ["never_applies", "in_manual", "applies_other_values"])
@@ -165,7 +255,8 @@ async def test_commanded_but_not_applied_is_one_alarm(rig: Rig, fault: str) -> N
 async def test_a_refused_write_is_an_alarm_and_a_receipt_that_says_so(rig: Rig) -> None:
     rig.plc.refuses_writes = True
     await rig.deliver(1)
-    got = await receipt(rig)
+    await rig.deliver(2)
+    got = await receipt(rig, newest=False)
     assert got.state is ReadBack.NOT_APPLIED
     assert got.applied == ()
     assert got.t_written_ns == 0

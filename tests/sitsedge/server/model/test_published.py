@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 from asyncua import ua
 
-from sitsedge.server.model import standard
+from sitsedge.server.model.device_integration import device_integration
+from sitsedge.server.model.machines import machines
 from sitsedge.server.model.spec import HAS_MODELLING_RULE, HAS_TYPE_DEFINITION, UA, Id, Node
 from tests.support.nodesets import Published, published_nodeset
 
 CASES = {
-    "di": (standard.device_integration, "Opc.Ua.Di.NodeSet2.xml"),
-    "machinery": (standard.machines, "Opc.Ua.Machinery.NodeSet2.xml"),
+    "di": (device_integration, "Opc.Ua.Di.NodeSet2.xml"),
+    "machinery": (machines, "Opc.Ua.Machinery.NodeSet2.xml"),
 }
 
 
@@ -61,7 +62,7 @@ def hold(node: Node, nodes: dict[str, Published]) -> None:
 
 def test_the_comparison_notices_another_name_and_another_rule() -> None:
     nodes = published_nodeset("Opc.Ua.Di.NodeSet2.xml")
-    serial = next(node for node in standard.device_integration() if node.id.identifier == 6001)
+    serial = next(node for node in device_integration() if node.id.identifier == 6001)
     hold(serial, nodes)
     for wrong in (
         replace(serial, id=Id(serial.id.namespace, 6002)),
