@@ -1,4 +1,4 @@
-"""A password from a terminal without echo, or from a file descriptor; in memory that can be overwritten, never in argv."""
+"""A password from a terminal without echo, or from a file descriptor: memory that can be overwritten, never argv."""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ app = typer.Typer(
     name="server", help="The appliance's own OPC UA server: users, trusted clients, nodeset.", no_args_is_help=True
 )
 users = typer.Typer(name="users", help="The book of users; a running server follows it.", no_args_is_help=True)
-trust = typer.Typer(name="trust", help="Applications that may connect; a running server follows it.", no_args_is_help=True)
+trust = typer.Typer(
+    name="trust", help="Applications that may connect; a running server follows it.", no_args_is_help=True
+)
 app.add_typer(users, name="users")
 app.add_typer(trust, name="trust")
 

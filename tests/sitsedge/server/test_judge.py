@@ -68,7 +68,11 @@ AT_ONCE = {
     "SecurityIncident": facts(news=news(incident=Words("proof-forged: x", "a proof", 1))),
     "GateDown": facts(gate=Process(alive=False, age_s=9.0, state="running", data=GATE)),
     "LoopDown": facts(loop=Process(alive=True, age_s=9.0, state="running", data=LOOP)),
-    "BridgeDown": facts(bridge=Process(alive=True, age_s=0.1, state="connecting", data={"stations": [{"name": "plc", "connected": False}]})),
+    "BridgeDown": facts(
+        bridge=Process(
+            alive=True, age_s=0.1, state="connecting", data={"stations": [{"name": "plc", "connected": False}]}
+        )
+    ),
     "ProverDown": facts(prover=NO_PROCESS),
     "NotApplied": facts(news=news(receipt=receipt(ReadBack.NOT_APPLIED), not_applied_ns=1)),
     "PlcUnreachable": facts(gate=running(**GATE | {"plc_connected": False})),
