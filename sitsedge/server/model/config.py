@@ -99,6 +99,10 @@ class ModelConfig:
                 raise SitsError("model-config", found=found, expected=expected)
         if DEVICE_NAME.match(self.name) is None:
             raise SitsError("model-config", found=repr(self.name)[:80], expected="a name of a device")
+        if self.machine is not None and not (self.machine.name.isprintable() and 1 <= len(self.machine.name) <= 64):
+            raise SitsError(
+                "model-config", found=repr(self.machine.name)[:80], expected="a machine's name of 1..64 characters"
+            )
         for output in self.outputs:
             if output.unit not in CODES:
                 raise SitsError("model-config", found=repr(output.unit)[:80], expected="a unit of deployment files")

@@ -1,7 +1,7 @@
 """An OPC UA server that misbehaves when told to, run as its own process by the subscription tests.
 
-Arguments: port, folder with identity ``plc`` and trust list ``trusted``, seconds by which its clock is off. Prints
-``ready``, then answers each line of its input, a command and its arguments, with ``ok``; ends when its input closes.
+Arguments: port, folder with identity ``plc`` and trust list ``trusted``. Prints ``ready``, then answers each line of
+its input, a command and its arguments, with ``ok``; ends when its input closes.
 """
 
 from __future__ import annotations
@@ -98,6 +98,10 @@ class Wild:
         service = self.server.iserver.subscription_service
         await service.delete_subscriptions([int(item.data.SubscriptionId) for item in self.outside()])
 
+    async def do_skew(self, seconds: str) -> None:
+        """The clock that the secure channel tells times by is off."""
+        shift_clock(float(seconds))
+
     async def do_cut(self) -> None:
         for processor in list(self.server.bserver.clients):
             processor.transport.abort()
@@ -159,8 +163,6 @@ def misbehave() -> None:
 
 
 def shift_clock(seconds: float) -> None:
-    """asyncua's secure channel tells times by a clock that is off."""
-
     class Shifted(dt.datetime):
         @classmethod
         def now(cls, tz: Any = None) -> Any:
@@ -184,10 +186,8 @@ class Users:
         return User(role=UserRole.User, name=username)
 
 
-async def main(port: int, folder: Path, skew_s: float) -> None:
+async def main(port: int, folder: Path) -> None:
     identity: Identity = load_identity(folder / "plc.der", folder / "plc.key.pem")
-    if skew_s:
-        shift_clock(skew_s)
     misbehave()
     server = Server(user_manager=Users(TrustList(folder / "trusted")))
     await server.init()
@@ -215,4 +215,4 @@ def say(word: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])))
+    asyncio.run(main(int(sys.argv[1]), Path(sys.argv[2])))
