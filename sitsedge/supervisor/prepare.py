@@ -33,6 +33,7 @@ from sitsedge.config.plc import OpcUaPlc
 from sitsedge.config.sources import Bridged, UadpSource
 from sitsedge.config.stations import OpcUaStation
 from sitsedge.errors import SitsError
+from sitsedge.gate.plc.make import check_block
 from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
 from sitsedge.modules.profile import require_ceremony_keys, require_no_build
@@ -150,6 +151,7 @@ def prepare(
         shutil.copyfile(publisher, trust / "publisher-added.pub")
     module = ensure_module(deployment, path, state, say=say, bundle=bundle)
     check(deployment, path, gate, gate_path, inputs=module.config.inputs, outputs=module.config.outputs)
+    check_block(gate, gate_path, module.config.outputs)
     prepared = Prepared(
         path=path,
         deployment=deployment,
