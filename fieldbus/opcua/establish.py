@@ -100,7 +100,7 @@ async def establish(
             done = True
     except ua.UaStatusCodeError as error:
         if error.code == ua.StatusCodes.BadSecurityChecksFailed:  # a server that says so instead of staying silent
-            await refuse_other_server(peer.url, server, deadline_s=deadline_s)
+            await explain_failure(peer.url, server, client.security_policy.URI, deadline_s=deadline_s)
         raise status_error(int(error.code), doing=f"connecting to {peer.url}") from error
     except ConnectionRefusedError as error:
         raise transport_error(error, doing="connecting", url=peer.url) from error
