@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from attest.command import Mode
+from attest.command import Mode, ProofKind
 from sitsedge.server.model.names import sits_name
 from sitsedge.server.model.spec import Name
 
@@ -32,7 +32,7 @@ def text(value: Any) -> str:
     """A String, cut to its limit."""
     if not isinstance(value, str):
         raise ValueError
-    return value[:TEXT_CHARACTERS_MAX]
+    return value[:TEXT_CHARACTERS_MAX].encode("utf-8", "replace").decode()  # half a surrogate pair has no UTF-8
 
 
 def octets(value: Any) -> bytes:
@@ -58,9 +58,15 @@ def small_count(value: Any) -> int:
 
 def number(value: Any) -> float:
     """A finite Double."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError
-    return float(value)
+    try:
+        shown = float(value)
+    except OverflowError:
+        raise ValueError from None
+    if not math.isfinite(shown):
+        raise ValueError
+    return shown
 
 
 def duration(value: Any) -> float:
@@ -82,10 +88,14 @@ def moment(value: Any) -> int:
 
 def mode(value: Any) -> int:
     """A mode by its name, as OperatingMode."""
-    try:
-        return int(Mode[value])
-    except KeyError:
-        raise ValueError from None
+    if not isinstance(value, str) or value not in Mode.__members__:
+        raise ValueError
+    return int(Mode[value])
+
+
+def proof_kind(value: Any) -> int:
+    """What a command carries, as ProofKind."""
+    return int(ProofKind(count(value)))
 
 
 def plain(value: Any) -> Any:
@@ -95,7 +105,7 @@ def plain(value: Any) -> Any:
 
 def counts(value: Any) -> tuple[tuple[Name, int], ...]:
     """Counts by code, in the order of the codes."""
-    if not isinstance(value, Mapping) or len(value) > CODES_MAX:
+    if not isinstance(value, Mapping) or len(value) > CODES_MAX or not all(isinstance(code, str) for code in value):
         raise ValueError
     return tuple((sits_name(text(code)), count(value[code])) for code in sorted(value))
 

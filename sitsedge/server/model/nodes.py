@@ -13,6 +13,7 @@ from typing import Any, Final
 from asyncua import ua
 
 from sitsedge.server.model.appliance import appliance_types
+from sitsedge.server.model.checks import TIME_NS_MAX
 from sitsedge.server.model.conditions import PATHS, condition_id
 from sitsedge.server.model.config import ModelConfig
 from sitsedge.server.model.device_integration import HEALTH_ALARMS, device_integration
@@ -148,8 +149,11 @@ class Nodes:
 
 
 def date_time(t_ns: int) -> datetime:
-    """Nanoseconds since the Unix epoch as a DateTime, to the microsecond; signed records have the rest."""
-    return _EPOCH + timedelta(microseconds=t_ns // 1000)
+    """Nanoseconds since the Unix epoch as a DateTime, to the microsecond; signed records have the rest.
+
+    A time that no DateTime can show is the nearest one that can.
+    """
+    return _EPOCH + timedelta(microseconds=min(max(t_ns, 0), TIME_NS_MAX) // 1000)
 
 
 async def build(server: Any, config: ModelConfig) -> Nodes:

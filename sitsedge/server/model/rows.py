@@ -17,6 +17,7 @@ from sitsedge.server.model.checks import (
     nanoseconds,
     octets,
     plain,
+    proof_kind,
     small_count,
     text,
     texts,
@@ -128,7 +129,7 @@ HEALTH: Final = (
 COMMAND: Final = (
     Row("LastCommand.Record", lambda v: v.record, octets),
     Row("LastCommand.Proof", lambda v: v.proof, octets),
-    Row("LastCommand.ProofKind", lambda v: int(v.proof_kind), plain),
+    Row("LastCommand.ProofKind", lambda v: v.proof_kind, proof_kind),
     Row("LastCommand.ProofVerified", lambda v: v.proof_verified, flag),
     Row("LastCommand.Receipt", lambda v: v.receipt, octets),
     Row("LastCommand.State", lambda v: v.state, text),
