@@ -63,13 +63,23 @@ class S7Cpu:
         stamp = bytes.fromhex("2611291526205310")
         if isinstance(request.body, s7.ClockRequest):
             return s7.UserData(*head, 1, s7.ClockReply(b"\x00\x20" + stamp))
+        if isinstance(request.body, s7.BlockInfo) and request.function == 1:
+            return s7.UserData(*head, 1, s7.BlockInfo(bytes.fromhex("30380001304100023045000030430000")))
+        if isinstance(request.body, s7.BlockInfo) and request.body.data == b"0A":
+            return s7.UserData(*head, 3, s7.BlockInfo(bytes.fromhex("00012205")), 1, True)
+        if isinstance(request.body, s7.NextPart) and request.group == 3:
+            return s7.UserData(*head, 3, s7.BlockInfo(bytes.fromhex("00072205")), 1, False)
+        if isinstance(request.body, s7.SzlRequest) and request.body.szl_id == 0x001C:
+            names = ((1, b"PLC_1"), (7, b"CPU 315-2 PN/DP"), (5, b"S C-X4U421302009"))
+            records = b"".join(number.to_bytes(2, "big") + name.ljust(32, b"\0") for number, name in names)
+            return s7.UserData(*head, 1, s7.SzlPart(bytes.fromhex("001c000000220003") + records))
         if isinstance(request.body, s7.SzlRequest) and request.body.szl_id == 0x0424:
             state = bytes.fromhex("04240000001400014302ff") + bytes((self.mode,)) + bytes(8) + stamp
             return s7.UserData(*head, 1, s7.SzlPart(state))
         events = bytes.fromhex("00a0000000140002") + (bytes.fromhex("4304ff84") + bytes(8) + stamp) * 2
         if isinstance(request.body, s7.SzlRequest) and request.body.szl_id == 0x00A0:
             return s7.UserData(*head, 5, s7.SzlPart(events[:20]), 9, True)
-        if isinstance(request.body, s7.NextPart) and request.sequence == 5:
+        if isinstance(request.body, s7.NextPart) and (request.group, request.sequence) == (4, 5):
             return s7.UserData(*head, 5, s7.SzlPart(events[20:]), 9, False)
         return s7.UserData(*head, 1, s7.NoData(0x0A, s7.Transport.NULL), error=0xD401)
 
