@@ -14,11 +14,14 @@ from fieldbus.slmp.errors import SlmpError
 from fieldbus.slmp.values import WordOrder, WordType, decode_words, words_of
 
 _END_CODE = "end-code-"
+_WORD_BITS = 16
+_KEPT_BY_CPU = ("SM", "SD")
 
 
 @dataclass(frozen=True, slots=True)
 class SlmpTag:
-    """A device as a tag. ``type`` None: a bit. ``words`` only for text."""
+    """A device as a tag. ``type`` None: a bit. ``words`` only for text. A type with a bit device (``X0``, ``M16``)
+    takes sixteen bits a word, the first one in bit 0; it must begin at a multiple of 16."""
 
     name: str
     device: str
@@ -30,7 +33,8 @@ class SlmpTag:
 
 class SlmpConnector:
     """Polls tags one by one in the order they are declared. A CPU that is not in RUN gives bad values
-    (Bad_OutOfService) unless ``run_only`` is False. Samples carry the time of their reception: devices have none."""
+    (Bad_OutOfService) unless ``run_only`` is False; special relays and registers (SM, SD), which the CPU itself keeps,
+    stay good. Samples carry the time of their reception: devices have none."""
 
     def __init__(
         self,
@@ -40,12 +44,15 @@ class SlmpConnector:
         run_only: bool = True,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        """Raises SlmpError ``device-name``, ``device-unknown``, ``device-radix``, ``bit-device``, ``text-length``."""
+        """Raises SlmpError ``device-name``, ``device-unknown``, ``device-radix``, ``bit-device``, ``bit-word``,
+        ``text-length``."""
         self._client, self._tags, self._run_only, self._now_ns = client, tags, run_only, now_ns
         self._devices = [Device.named(tag.device, client.series) for tag in tags]
         for tag, device in zip(tags, self._devices, strict=True):
-            if (tag.type is None) is not device.bit:
-                raise SlmpError("bit-device", found=tag.device, expected="a bit device without type, a word with one")
+            if tag.type is None and not device.bit:
+                raise SlmpError("bit-device", found=tag.device, expected="a word device with a type")
+            if tag.type is not None and device.bit and device.number % _WORD_BITS:
+                raise SlmpError("bit-word", found=tag.device, expected=f"a multiple of {_WORD_BITS} for a word of bits")
             if tag.type is not None:
                 words_of(tag.type, tag.words)
         self.model = ""
@@ -83,7 +90,7 @@ class SlmpConnector:
             refused = error.code.startswith(_END_CODE)
             status = quality(int(error.code.removeprefix(_END_CODE), 16)) if refused else BAD_DECODING
             return bad(tag.name, tag.unit, status, self._now_ns())
-        if not running:
+        if not running and device.kind not in _KEPT_BY_CPU:
             return bad(tag.name, tag.unit, BAD_OUT_OF_SERVICE, self._now_ns())
         return good(tag.name, value, tag.unit, self._now_ns())
 

@@ -15,6 +15,8 @@ from fieldbus.s7 import cotp, pdu
 from fieldbus.s7 import model as s7
 from fieldbus.slmp import frame
 from fieldbus.slmp import model as slmp
+from fieldbus.slmp.devices import Device
+from fieldbus.slmp.wire import DataCode
 
 
 @dataclass
@@ -228,7 +230,7 @@ class MelsecCpu:
                 out = bytes(found[at] << 4 | found[at + 1] for at in range(0, len(found), 2))
             case slmp.ReadBatch():
                 code = self.refused.get(body.device.number, 0)
-                values = [self.words.get((body.device.kind, body.device.number + at), 0) for at in range(body.count)]
+                values = [self._word(body.device, at) for at in range(body.count)]
                 out = b"" if code else b"".join(value.to_bytes(2, "little") for value in values)
             case slmp.WriteWords() if self.keep_writes:
                 for at, value in enumerate(body.values):
@@ -236,7 +238,25 @@ class MelsecCpu:
             case slmp.WriteBits() if self.keep_writes:
                 for at, bit in enumerate(body.values):
                     self.bits[body.device.kind, body.device.number + at] = bit
-        return frame.encode(self.tamper(slmp.Reply(code, out, request.serial, request.route)))
+        reply = slmp.Reply(code, out, request.serial, request.route)
+        if request.data_code is DataCode.ASCII:
+            reply = replace(reply, data=_in_ascii(body, out), data_code=DataCode.ASCII)
+        return frame.encode(self.tamper(reply))
+
+    def _word(self, device: Device, at: int) -> int:
+        """A word, or sixteen bits of a bit device as one."""
+        if not device.bit:
+            return self.words.get((device.kind, device.number + at), 0)
+        return sum(self.bits.get((device.kind, device.number + 16 * at + bit), False) << bit for bit in range(16))
+
+
+def _in_ascii(body: slmp.RequestBody, data: bytes) -> bytes:
+    """The data of a reply as ASCII frames have it: bits as digits, words as four digits, text as it is."""
+    if isinstance(body, slmp.ReadModel):
+        return data[:16] + b"%04X" % int.from_bytes(data[16:], "little")
+    if isinstance(body, slmp.ReadBatch) and body.bits:
+        return "".join(f"{byte >> 4}{byte & 15}" for byte in data)[: body.count].encode()
+    return b"".join(b"%04X" % int.from_bytes(data[at : at + 2], "little") for at in range(0, len(data), 2))
 
 
 def reply_message(telegram: enip.Telegram, change: Callable[[Reply], Reply]) -> enip.Telegram:
