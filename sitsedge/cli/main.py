@@ -22,6 +22,7 @@ from sitsedge.cli import (
     evaluate_command,
     fieldbus_capture_commands,
     fieldbus_commands,
+    fieldbus_discover_command,
     module_commands,
     proof_commands,
     sealed_commands,
@@ -60,6 +61,7 @@ audit_commands.app.command("open")(sealed_commands.open_command_line)
 app.add_typer(audit_commands.app, name="audit")
 fieldbus_commands.app.command("record")(fieldbus_capture_commands.record_command)
 fieldbus_commands.app.command("replay")(fieldbus_capture_commands.replay_command)
+fieldbus_commands.app.command("discover")(fieldbus_discover_command.discover_command)
 app.add_typer(fieldbus_commands.app, name="fieldbus")
 app.add_typer(demo_commands.bench, name="bench")
 app.command("deploy")(deploy_commands.deploy)

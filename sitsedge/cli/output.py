@@ -64,6 +64,7 @@ USAGE_CODES = frozenset(
         "line-hex",
         "line-length",
         "time-zone",
+        "rack-slot",
         "seal-file",
         "seal-pcrs",
         "seal-key-file",
