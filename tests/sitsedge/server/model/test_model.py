@@ -249,6 +249,7 @@ async def test_health_and_processes(server: Any, nodes: Nodes) -> None:
         {"outputs": (Output("gap", "mm", 1.0, 1.0),)},
         {"outputs": (Output("gap", "mm", 0.0, 1.0),) * 2},
         {"processes": ("a.b",)},
+        {"machine": MachineIdentity("", "Mills Inc.", "4711", "urn:mills:4711")},
         {"conditions": (ConditionConfig("Well", Health.NORMAL, ""),)},
     ],
 )
