@@ -69,7 +69,7 @@ class _State:
 
     def result(self, data: bytes, conn: int, t_ns: int | None, direction: str | None) -> FrameResult:
         self.number += 1
-        return self.refused_or(lambda: self._dialogue(conn).read(data), conn, t_ns, direction)
+        return self.refused_or(lambda: self._dialogue(conn).read(data, t_ns), conn, t_ns, direction)
 
     def refused_or(
         self, read: Callable[[], Decoded], conn: int, t_ns: int | None, direction: str | None

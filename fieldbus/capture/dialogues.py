@@ -40,8 +40,8 @@ class Decoded:
 class Dialogue(Interface):
     """The telegrams of one connection, in order."""
 
-    def read(self, data: bytes) -> Decoded:
-        """One whole telegram. Raises the protocol's FieldbusError."""
+    def read(self, data: bytes, t_ns: int | None = None) -> Decoded:
+        """One whole telegram, captured at ``t_ns``. Raises the protocol's FieldbusError."""
 
 
 Key = TypeVar("Key")
@@ -98,7 +98,7 @@ class S7Dialogue:
         self._jobs: _Pending[int, s7.Body] = _Pending()
         self._parts: OrderedDict[int, list[bytes]] = OrderedDict()
 
-    def read(self, data: bytes) -> Decoded:
+    def read(self, data: bytes, t_ns: int | None = None) -> Decoded:
         telegram = pdu.decode(data)
         if isinstance(telegram, s7.Job):
             self._jobs.add(telegram.reference, telegram.body)
@@ -151,7 +151,7 @@ class CipDialogue:
     def __init__(self) -> None:
         self._requests: _Pending[tuple[int, bytes], CipRequest] = _Pending()
 
-    def read(self, data: bytes) -> Decoded:
+    def read(self, data: bytes, t_ns: int | None = None) -> Decoded:
         telegram = enip.decode(data)
         body = telegram.body
         if isinstance(body, enip.Unconnected):
@@ -182,7 +182,7 @@ class SlmpDialogue:
         self._series = series
         self._requests: _Pending[int | None, RequestBody] = _Pending()
 
-    def read(self, data: bytes) -> Decoded:
+    def read(self, data: bytes, t_ns: int | None = None) -> Decoded:
         frame = slmp_frame.decode(data, self._series)
         if isinstance(frame, SlmpRequest):
             self._requests.add(frame.serial, frame.body)
@@ -193,32 +193,54 @@ class SlmpDialogue:
         return Decoded(frame, None if request is None else commands.read_reply(request, frame))
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The message that a chunk completed, and the header of its protection if it had any."""
+
+    message: uadp.NetworkMessage
+    security: uadp.SecurityHeader | None = None
+
+
 class UadpDialogue:
-    """UADP: every NetworkMessage says all by itself. Protected ones are opened with the first key ring that fits
-    and gives a message; without rings they stay closed. Chunks are not put together."""
+    """UADP: every NetworkMessage says all by itself, but chunks, whose last one means the whole message.
+
+    Protected messages are opened with the first key that fits and gives a message; without keys they stay closed.
+    """
 
     def __init__(self, rings: tuple[uadp.KeyRing, ...] = ()) -> None:
         self._readers = [uadp.SecureReader(ring, mode, counted_nonces=False) for ring in rings for mode in _MODES]
+        self._chunks = uadp.Reassembler()
+        self._newest_ns = 0  # captures from several interfaces may go back in time
 
-    def read(self, data: bytes) -> Decoded:
+    def read(self, data: bytes, t_ns: int | None = None) -> Decoded:
+        self._newest_ns = max(self._newest_ns, t_ns or 0)
         try:
-            return Decoded(uadp.decode(data))
+            return self._decoded(uadp.decode(data), None)
         except uadp.UadpError as error:
             if error.code != "secured" or not self._readers:
                 raise
-            return self._open(data)
+        return self._open(data)
 
     def _open(self, data: bytes) -> Decoded:
         refusal: uadp.UadpError | None = None
         for reader in self._readers:
             try:
                 opened = reader.open(data)
-                return Decoded(uadp.decode(opened.data), opened.security)
+                message = uadp.decode(opened.data)
             except uadp.UadpError as error:
-                if refusal is None or refusal.code == "security-mode":
+                if refusal is None or refusal.code in _OTHERS_KEY:
                     refusal = error
+            else:
+                return self._decoded(message, opened.security)
         assert refusal is not None
         raise refusal
 
+    def _decoded(self, message: uadp.NetworkMessage, security: uadp.SecurityHeader | None) -> Decoded:
+        if message.chunk is None:
+            return Decoded(message, security)
+        whole = self._chunks.add(message, self._newest_ns)
+        return Decoded(message, security if whole is None else Whole(whole, security))
 
+
+_OTHERS_KEY = ("security-mode", "token-unknown")
 _MODES = (uadp.SecurityMode.SIGN_AND_ENCRYPT, uadp.SecurityMode.SIGN)

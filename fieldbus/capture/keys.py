@@ -16,14 +16,17 @@ _POLICIES = {"aes128-ctr": SecurityPolicy.AES128_CTR, "aes256-ctr": SecurityPoli
 
 
 def parse_keys(data: bytes) -> tuple[KeyRing, ...]:
-    """A ring for every policy in the file. Raises CaptureError ``capture-keys`` (shows no key), SecurityError."""
+    """A ring for every key in the file: where all are read offline none gives way to a newer one.
+
+    Raises CaptureError ``capture-keys`` (shows no key), SecurityError.
+    """
     try:
         entries = json.loads(data) if len(data) <= KEY_FILE_BYTES_MAX else None
     except (ValueError, RecursionError):
         entries = None
     if not isinstance(entries, list):
         raise _wrong("another file", "a JSON array")
-    rings: dict[str, KeyRing] = {}
+    rings: list[KeyRing] = []
     for entry in entries:
         if not isinstance(entry, dict) or set(entry) != {"policy", "token", "key"}:
             raise _wrong("another entry", "objects of policy, token and key")
@@ -34,8 +37,9 @@ def parse_keys(data: bytes) -> tuple[KeyRing, ...]:
             raw = bytes.fromhex(key)
         except ValueError:
             raise _wrong("a key that is no hexadecimal text", "digits in pairs") from None
-        rings.setdefault(policy, KeyRing(_POLICIES[policy])).install(token, [raw])
-    return tuple(rings.values())
+        rings.append(KeyRing(_POLICIES[policy]))
+        rings[-1].install(token, [raw])
+    return tuple(rings)
 
 
 def _wrong(found: str, expected: str) -> CaptureError:

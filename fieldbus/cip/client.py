@@ -11,7 +11,7 @@ from fieldbus.cip.errors import CipError
 from fieldbus.cip.identity import Identity
 from fieldbus.cip.limits import SYMBOLS_MAX, TEMPLATE_BYTES_MAX
 from fieldbus.cip.message import Reply, Request
-from fieldbus.cip.path import Logical, LogicalKind, Path, Port, logical, to_object, to_tag
+from fieldbus.cip.path import Logical, LogicalKind, Path, Port, logical, to_object, to_scope, to_tag
 from fieldbus.cip.replies import (
     Answer,
     Attributes,
@@ -103,7 +103,7 @@ class CipClient:
 
     async def symbols(self, scope: str = "") -> tuple[SymbolEntry, ...]:
         """Tags of the controller, or of one program (``Program:Main``), with types and dimensions."""
-        prefix = to_tag(scope) if scope else ()
+        prefix = to_scope(scope)
         entries: list[SymbolEntry] = []
         start, more = 0, True
         data = _numbers(_SYMBOL_ATTRIBUTES)

@@ -38,3 +38,6 @@ ELEMENTS_MAX = 65_536
 
 SYMBOLS_MAX = 65_536
 """Tags of one controller."""
+
+TEMPLATES_MAX = 256
+"""Templates read for the tags of one connector."""

@@ -195,7 +195,19 @@ def to_tag(text: str) -> Path:
     return tuple(path)
 
 
+def to_scope(text: str) -> Path:
+    """Path of a program (``Program:Main``), empty for the controller. Raises CipError ``tag-name``."""
+    if not text:
+        return ()
+    kind, _, name = text.partition(":")
+    if kind != "Program" or not name.isascii() or not name.replace("_", "a").isalnum():
+        raise CipError("tag-name", found=repr(text), expected="a scope such as Program:Main")
+    return (Symbol(text),)
+
+
 def class_of(path: Path) -> int | None:
-    """Number of the class a path begins with, None where it begins with a tag."""
+    """Number of the class a path begins with, in a program or not; None where it begins with a tag."""
     first = path[0] if path else None
+    if isinstance(first, Symbol) and first.name.startswith("Program:") and len(path) > 1:
+        first = path[1]
     return first.value if isinstance(first, Logical) and first.kind is LogicalKind.CLASS else None

@@ -22,13 +22,13 @@ from fieldbus.opcua.user import UserCredential
 
 if TYPE_CHECKING:
     from fieldbus.opcua.client import SecureClient
-    from fieldbus.opcua.server_security import secure_server
+    from fieldbus.opcua.server import secure_server
     from fieldbus.opcua.subscription import ValueSubscription
     from fieldbus.opcua.values import ReadResult, TagValue, WriteResult
 
 _LATER = {
     "SecureClient": "client",
-    "secure_server": "server_security",
+    "secure_server": "server",
     "ValueSubscription": "subscription",
     "ReadResult": "values",
     "TagValue": "values",

@@ -222,6 +222,10 @@ class ChannelClient(Client):  # type: ignore[misc]
                 length = (len(password_bytes) + len(server_nonce)).to_bytes(4, "little")
                 secret = bytearray(length + password_bytes + server_nonce)
                 peer = uacrypto.x509_from_der(self.security_policy.peer_certificate).public_key()
-                token.Password, token.EncryptionAlgorithm = security_policies.encrypt_asymmetric(peer, secret, uri)
+                token.Password, token.EncryptionAlgorithm = security_policies.encrypt_asymmetric(
+                    peer,
+                    bytes(secret),
+                    uri,  # the cipher takes bytes only: this copy is left to the allocator
+                )
                 secret[:] = bytes(len(secret))
         params.UserIdentityToken = token

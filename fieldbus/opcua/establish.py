@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from fieldbus.opcua.certificates import Identity, parse_key, read_key
 from fieldbus.opcua.channel import ChannelClient
-from fieldbus.opcua.discovery import endpoints_of, presented_certificates, refuse_other_server
+from fieldbus.opcua.discovery import endpoints_of, explain_failure, presented_certificates
 from fieldbus.opcua.errors import CertificateError, OpcUaError
 from fieldbus.opcua.failures import PEER_ERRORS, status_error, transport_error
 from fieldbus.opcua.policies import PolicyChoice
@@ -99,11 +99,13 @@ async def establish(
                 refuse_downgrade(policy, await client.get_endpoints())
             done = True
     except ua.UaStatusCodeError as error:
+        if error.code == ua.StatusCodes.BadSecurityChecksFailed:  # a server that says so instead of staying silent
+            await explain_failure(peer.url, server, client.security_policy.URI, deadline_s=deadline_s)
         raise status_error(int(error.code), doing=f"connecting to {peer.url}") from error
     except ConnectionRefusedError as error:
         raise transport_error(error, doing="connecting", url=peer.url) from error
     except PEER_ERRORS as error:
-        await refuse_other_server(peer.url, server, deadline_s=deadline_s)
+        await explain_failure(peer.url, server, client.security_policy.URI, deadline_s=deadline_s)
         raise transport_error(error, doing="connecting", url=peer.url) from error
     finally:
         if established and not done:

@@ -8,12 +8,14 @@ protected ones; ``Reassembler`` and ``split`` handle chunks; ``RawLayout`` reads
 from fieldbus.uadp.chunks import Reassembler, split
 from fieldbus.uadp.decoder import decode, decode_data_set_message
 from fieldbus.uadp.discovery import (
+    ActionAnnouncement,
     Announcement,
     ApplicationAnnouncement,
     ConnectionsAnnouncement,
     MetaDataAnnouncement,
     Probe,
     PublisherEndpoints,
+    ResponderAnnouncement,
     StatusAnnouncement,
     WriterConfiguration,
 )
@@ -44,6 +46,7 @@ from fieldbus.uadp.types import (
     Builtin,
     BuiltinType,
     DataValue,
+    DiagnosticInfo,
     ExpandedNodeId,
     ExtensionObject,
     Field,
@@ -56,6 +59,7 @@ from fieldbus.uadp.types import (
 from fieldbus.uadp.writer import LayoutWriter
 
 __all__ = [
+    "ActionAnnouncement",
     "Announcement",
     "ApplicationAnnouncement",
     "Builtin",
@@ -66,6 +70,7 @@ __all__ = [
     "DataSetMessage",
     "DataSetSample",
     "DataValue",
+    "DiagnosticInfo",
     "ExpandedNodeId",
     "ExtensionObject",
     "Field",
@@ -95,6 +100,7 @@ __all__ = [
     "RawValue",
     "Reassembler",
     "ReplayMark",
+    "ResponderAnnouncement",
     "Scalar",
     "SecureReader",
     "SecureWriter",

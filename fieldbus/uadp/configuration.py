@@ -270,6 +270,23 @@ class PubSubConnection:
     reader_groups: tuple[ReaderGroup, ...] = ()
 
 
+@structure(B.UINT16, B.STRING, B.LOCALIZEDTEXT)
+class ActionTarget:
+    """6.2.3.10.3: one of the objects that an Action can be asked of."""
+
+    target_id: int
+    name: str | None = None
+    description: LocalizedText = LocalizedText()
+
+
+@structure(B.NODEID, B.NODEID)
+class ActionMethod:
+    """6.2.3.10.5: the Method behind an Action's target."""
+
+    object_id: NodeId = NodeId()
+    method_id: NodeId = NodeId()
+
+
 @structure(B.NODEID, B.UINT32, B.DOUBLE, B.UINT32, B.DOUBLE, B.STRING, B.VARIANT, ArrayOf(B.QUALIFIEDNAME))
 class PublishedVariable:
     """6.2.3.7. ``sampling_interval_hint`` in ms."""

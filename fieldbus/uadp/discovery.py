@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from fieldbus.uadp.configuration import ApplicationDescription, EndpointDescription, PubSubConnection, WriterGroup
+from fieldbus.uadp.configuration import (
+    ActionMethod,
+    ActionTarget,
+    ApplicationDescription,
+    EndpointDescription,
+    PubSubConnection,
+    WriterGroup,
+)
 from fieldbus.uadp.cursor import Cursor
 from fieldbus.uadp.errors import UadpError
 from fieldbus.uadp.metadata import DataSetMetaData
@@ -14,7 +21,7 @@ from fieldbus.uadp.structures import read_array, read_structure, write_array, wr
 from fieldbus.uadp.types import STRUCT_CODES, Builtin, BuiltinType
 from fieldbus.uadp.values import decode_array, encode_array, encode_scalar
 
-_ENDPOINTS, _METADATA, _WRITERS, _CONNECTIONS, _APPLICATION = 1, 2, 3, 4, 5
+_ENDPOINTS, _METADATA, _WRITERS, _CONNECTIONS, _APPLICATION, _RESPONDERS, _ACTIONS = range(1, 8)
 _DESCRIPTION, _STATUS = 1, 2
 _PROBE_PUBLISHER, _PROBE_APPLICATIONS = 1, 2
 _INFO_ENDPOINTS, _INFO_METADATA, _INFO_WRITERS = 1, 2, 3
@@ -71,6 +78,25 @@ class StatusAnnouncement:
     ticks: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ResponderAnnouncement:
+    """7.2.4.6.10: the connections whose writers are used for Actions."""
+
+    connections: tuple[PubSubConnection, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActionAnnouncement:
+    """7.2.4.6.11: what the Actions of one writer take and give, their targets, and the Methods behind them (none, or
+    one for each target)."""
+
+    writer_id: int
+    targets: tuple[ActionTarget, ...]
+    request: DataSetMetaData
+    response: DataSetMetaData
+    methods: tuple[ActionMethod, ...] = ()
+
+
 AnnouncementBody: TypeAlias = (
     PublisherEndpoints
     | MetaDataAnnouncement
@@ -78,6 +104,8 @@ AnnouncementBody: TypeAlias = (
     | ConnectionsAnnouncement
     | ApplicationAnnouncement
     | StatusAnnouncement
+    | ResponderAnnouncement
+    | ActionAnnouncement
 )
 
 
@@ -114,8 +142,12 @@ def decode_announcement(cursor: Cursor) -> Announcement:
         body = ConnectionsAnnouncement(read_array(cursor, PubSubConnection))
     elif kind == _APPLICATION:
         body = _application(cursor)
+    elif kind == _RESPONDERS:
+        body = ResponderAnnouncement(read_array(cursor, PubSubConnection))
+    elif kind == _ACTIONS:
+        body = _actions(cursor)
     else:
-        raise UadpError("unsupported-announcement", found=f"type {kind}", expected="1 … 5", offset=at)
+        raise UadpError("unsupported-announcement", found=f"type {kind}", expected="1 … 7", offset=at)
     _at_end(cursor)
     return Announcement(sequence, body)
 
@@ -150,6 +182,22 @@ def _writer_configuration(cursor: Cursor) -> WriterConfiguration:
             "announcement-statuses", found=f"{len(statuses)} for {len(ids)} writers", expected="one each", offset=at
         )
     return WriterConfiguration(ids, group, statuses)
+
+
+def _actions(cursor: Cursor) -> ActionAnnouncement:
+    writer_id = cursor.u16("DataSetWriterId")
+    targets = read_array(cursor, ActionTarget)
+    metadata = read_structure(cursor, DataSetMetaData), read_structure(cursor, DataSetMetaData)
+    at = cursor.pos
+    methods = read_array(cursor, ActionMethod)
+    if methods and len(methods) != len(targets):
+        raise UadpError(
+            "announcement-methods",
+            found=f"{len(methods)} for {len(targets)} targets",
+            expected="none, or one each",
+            offset=at,
+        )
+    return ActionAnnouncement(writer_id, targets, *metadata, methods)
 
 
 def _application(cursor: Cursor) -> ApplicationAnnouncement | StatusAnnouncement:
@@ -200,10 +248,22 @@ def encode_discovery(out: bytearray, message: Announcement | Probe) -> None:
         encode_array(out, BuiltinType.UINT16, body.writer_ids)
         write_structure(out, body.group)
         encode_array(out, BuiltinType.STATUSCODE, body.statuses)
-    elif isinstance(body, ConnectionsAnnouncement):
+    elif isinstance(body, ConnectionsAnnouncement | ResponderAnnouncement):
         write_array(out, body.connections)
+    elif isinstance(body, ActionAnnouncement):
+        _encode_actions(out, body)
     else:
         _encode_application(out, body)
+
+
+def _encode_actions(out: bytearray, body: ActionAnnouncement) -> None:
+    if body.methods and len(body.methods) != len(body.targets):
+        raise UadpError("announcement-methods", found=str(len(body.methods)), expected=f"0 or {len(body.targets)}")
+    out += pack_header("H", body.writer_id, _U16)
+    write_array(out, body.targets)
+    write_structure(out, body.request)
+    write_structure(out, body.response)
+    write_array(out, body.methods)
 
 
 def _encode_application(out: bytearray, body: ApplicationAnnouncement | StatusAnnouncement) -> None:
@@ -245,4 +305,6 @@ _KINDS: dict[type, int] = {
     ConnectionsAnnouncement: _CONNECTIONS,
     ApplicationAnnouncement: _APPLICATION,
     StatusAnnouncement: _APPLICATION,
+    ResponderAnnouncement: _RESPONDERS,
+    ActionAnnouncement: _ACTIONS,
 }

@@ -93,7 +93,11 @@ def _extended_flags(cursor: Cursor, first: int) -> tuple[int, int]:
             offset=at,
         )
     if ext2 & flags.EXTENDED_2_RESERVED:
-        raise UadpError("reserved-bits", found=f"{ext2:#04x}", expected="ExtendedFlags2 bits 5-7 zero", offset=at)
+        raise UadpError("reserved-bits", found=f"{ext2:#04x}", expected="ExtendedFlags2 bits 6, 7 zero", offset=at)
+    if ext2 & flags.ACTION:
+        # Its header is between SecurityHeader and payload. Where the standard puts the DataSetMessage header of an
+        # Action is not what its first implementations send, so nothing that is received would be certain.
+        raise UadpError("action", found="a request or response of an Action", expected="data or discovery", offset=at)
     kind = (ext2 & flags.MESSAGE_TYPE_MASK) >> flags.MESSAGE_TYPE_SHIFT
     if kind > flags.TYPE_ANNOUNCEMENT:
         raise UadpError("message-type", found=str(kind), expected="0, 1 or 2", offset=at)

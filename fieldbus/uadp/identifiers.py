@@ -9,6 +9,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from fieldbus.uadp.cursor import Cursor
+from fieldbus.uadp.diagnostics import decode_diagnostic_info, encode_diagnostic_info
 from fieldbus.uadp.errors import UadpError
 from fieldbus.uadp.limits import STRING_BYTES_MAX
 from fieldbus.uadp.packing import pack_header, pack_string, value_type_error
@@ -159,6 +160,7 @@ DECODERS: dict[BuiltinType, Callable[[Cursor], Builtin]] = {
     BuiltinType.QUALIFIEDNAME: decode_qualified_name,
     BuiltinType.LOCALIZEDTEXT: decode_localized_text,
     BuiltinType.EXTENSIONOBJECT: decode_extension_object,
+    BuiltinType.DIAGNOSTICINFO: decode_diagnostic_info,
 }
 
 
@@ -173,4 +175,5 @@ ENCODERS: dict[BuiltinType, Callable[[bytearray, object], None]] = {
     BuiltinType.QUALIFIEDNAME: encode_qualified_name,
     BuiltinType.LOCALIZEDTEXT: encode_localized_text,
     BuiltinType.EXTENSIONOBJECT: encode_extension_object,
+    BuiltinType.DIAGNOSTICINFO: encode_diagnostic_info,
 }

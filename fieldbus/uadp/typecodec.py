@@ -124,7 +124,9 @@ class Compiler:
         number = self._simple.get(data_type)
         if number is None and data_type.namespace == 0 and isinstance(data_type.identifier, int):
             number = _SUBTYPES.get(data_type.identifier, data_type.identifier)
-        excluded = {BuiltinType.NULL, BuiltinType.EXTENSIONOBJECT} if self._padded else {BuiltinType.NULL}
+        excluded = {BuiltinType.NULL}
+        if self._padded:
+            excluded |= {BuiltinType.EXTENSIONOBJECT, BuiltinType.DIAGNOSTICINFO}
         if number not in set(BuiltinType) - excluded:
             raise open_layout(f"data type {data_type}", "a built-in type or one that the metadata describes")
         kind = BuiltinType(number)

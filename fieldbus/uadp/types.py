@@ -12,7 +12,7 @@ Scalar: TypeAlias = bool | int | float | str | bytes | UUID | None
 
 
 class BuiltinType(IntEnum):
-    """Built-in type numbers of OPC 10000-6, table 1, without DiagnosticInfo (25), which is no DataSet field."""
+    """Built-in type numbers of OPC 10000-6, table 1."""
 
     NULL = 0
     BOOLEAN = 1
@@ -39,6 +39,7 @@ class BuiltinType(IntEnum):
     EXTENSIONOBJECT = 22
     DATAVALUE = 23
     VARIANT = 24
+    DIAGNOSTICINFO = 25
 
 
 STRUCT_CODES: dict[int, str] = {
@@ -106,6 +107,22 @@ class ExtensionObject:
 
 
 @dataclass(frozen=True, slots=True)
+class DiagnosticInfo:
+    """What a server knows about an error (OPC 10000-6, 5.2.2.12); None = absent.
+
+    The first four are indices into a string table that a message of a service has and a DataSet has not.
+    """
+
+    symbolic_id: int | None = None
+    namespace_uri: int | None = None
+    locale: int | None = None
+    localized_text: int | None = None
+    additional_info: str | None = None
+    inner_status: int | None = None
+    inner: DiagnosticInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Variant:
     """A typed value: one value, or for ``array`` a tuple of them or ``None`` (null array).
 
@@ -135,6 +152,14 @@ class DataValue:
 
 Field: TypeAlias = Variant | DataValue
 Builtin: TypeAlias = Union[
-    Scalar, NodeId, ExpandedNodeId, QualifiedName, LocalizedText, ExtensionObject, DataValue, "Variant"
+    Scalar,
+    NodeId,
+    ExpandedNodeId,
+    QualifiedName,
+    LocalizedText,
+    ExtensionObject,
+    DataValue,
+    DiagnosticInfo,
+    "Variant",
 ]
 """One value of any built-in type."""

@@ -40,7 +40,7 @@ def decode_variant(cursor: Cursor, depth: int = 0) -> Variant:
         raise UadpError(
             "unsupported-type",
             found=f"built-in type {mask & _TYPE_MASK}",
-            expected="Boolean … Variant, without DiagnosticInfo",
+            expected="Boolean … DiagnosticInfo",
             offset=at,
         )
     if not mask & _ARRAY:

@@ -18,6 +18,7 @@ from sitsedge.config import GateFile
 from sitsedge.config.consistency import check
 from sitsedge.config.deployment import Deployment, ReplayPlant
 from sitsedge.errors import SitsError
+from sitsedge.gate.plc.make import check_block
 from sitsedge.modules import Signal
 from sitsedge.supervisor.prepare import check_mode, check_ports, load_files
 from sitsedge.supervisor.sealfiles import MODES
@@ -183,6 +184,7 @@ def _try_module(deployment: Deployment, config: Path, gate: GateFile, gate_path:
     inputs = [Signal.of(signal) for signal in compiled.limits.inputs]
     outputs = [Signal.of(signal) for signal in compiled.limits.outputs]
     check(deployment, config, gate, gate_path, inputs=inputs, outputs=outputs)
+    check_block(gate, gate_path, outputs)
     return (
         f"module compiles: {len(inputs)} inputs, {len(outputs)} outputs, {compiled.artefacts.constraints} constraints"
     )

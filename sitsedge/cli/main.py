@@ -25,6 +25,7 @@ from sitsedge.cli import (
     module_commands,
     proof_commands,
     sealed_commands,
+    server_commands,
 )
 from sitsedge.cli import status as status_page
 from sitsedge.cli.common import ConfigOption, StateOption, existing_state, find_state, parse_duration
@@ -61,6 +62,7 @@ app.add_typer(audit_commands.app, name="audit")
 fieldbus_commands.app.command("record")(fieldbus_capture_commands.record_command)
 fieldbus_commands.app.command("replay")(fieldbus_capture_commands.replay_command)
 app.add_typer(fieldbus_commands.app, name="fieldbus")
+app.add_typer(server_commands.app, name="server")
 app.add_typer(demo_commands.bench, name="bench")
 app.command("deploy")(deploy_commands.deploy)
 app.command("demo")(demo_commands.demo)

@@ -69,6 +69,11 @@ USAGE_CODES = frozenset(
         "seal-key-file",
         "cose-format",
         "cose-content-type",
+        "user-name",
+        "user-unknown",
+        "password-length",
+        "password-input",
+        "certificate-file",
     }
 )
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from sitsedge.supervisor.state import StateDir
 from sitsedge.telemetry import Snapshot, read_snapshot
 
-PROCESSES = ("sitsd", "gate", "prover", "bridge", "plant", "replayer")
+PROCESSES = ("sitsd", "gate", "prover", "bridge", "plant", "replayer", "server")
 FRESH_S = 3.0  # three snapshots missed
 REFRESH_S = 0.5
 LANE_WELL = ("none", "running")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sitsedge.config.deployment import Deployment, locate
+from sitsedge.config.deployment import Deployment, RollingMillPlant, locate
 from sitsedge.config.gatefile import GateFile
 from sitsedge.config.source import ConfigError, ConfigFault
 from sitsedge.modules.config import Signal
 
+PLC_STEPS_MIN = 2.0  # steps of the block a count: rounding to the nearest is then within a quarter of a count
+WHOLE = 1e-9
+REAL_COUNTS_MAX = 1 << 22  # half a step of a REAL, 2^-24 of its value, is a quarter of a count there
 RELATION_COEFFICIENT_MAX = 1e6  # keeps every relation inside exact integers
 
 
@@ -27,7 +30,7 @@ def check(
     ``inputs`` and ``outputs`` are the module's.
     """
     faults = _sources(deployment, deployment_path, inputs) + _outputs(gate, gate_path, inputs, outputs)
-    faults += _proofs(deployment, deployment_path, gate, gate_path)
+    faults += _proofs(deployment, deployment_path, gate, gate_path) + _plc(deployment, gate, gate_path, outputs)
     if faults:
         raise ConfigError(faults)
 
@@ -66,6 +69,31 @@ def _proofs(deployment: Deployment, path: Path, gate: GateFile, gate_path: Path)
             if getattr(cycle, key) > getattr(gate, key):
                 wanted = f"at most the gate's {getattr(gate, key)}"
                 faults.append(_fault(path, f"cycle.{key}", str(getattr(cycle, key)), wanted))
+    return faults
+
+
+def _plc(deployment: Deployment, gate: GateFile, path: Path, outputs: Sequence[Signal]) -> list[ConfigFault]:
+    """A vendor's block must hold every count that the gate lets through, to a quarter of a count."""
+    if gate.plc is None or gate.plc.protocol == "opcua":
+        return []
+    faults = []
+    if isinstance(deployment.simulation, RollingMillPlant):
+        faults.append(
+            _fault(path, "plc.protocol", repr(gate.plc.protocol), "'opcua': the simulated mill's PLC has no other")
+        )
+    scales = {signal.name: signal.scale for signal in outputs}
+    for i, item in enumerate(gate.outputs):
+        scale = scales.get(item.name)
+        if scale is None:
+            continue  # reported as such
+        if item.plc_scale is not None:
+            ratio = scale / item.plc_scale
+            if ratio < PLC_STEPS_MIN and (ratio < 1 - WHOLE or abs(ratio - round(ratio)) > WHOLE):
+                wanted = f"at most half the module's {scale:g} a count, or one that goes into it"
+                faults.append(_fault(path, f"outputs.{i}.plc_scale", f"{item.plc_scale:g}", wanted))
+        elif item.plc_type == "REAL" and max(map(abs, item.limits)) > scale * REAL_COUNTS_MAX:
+            wanted = f"LREAL: a REAL does not tell counts of {scale:g} apart up to {item.limits}"
+            faults.append(_fault(path, f"outputs.{i}.plc_type", "REAL", wanted))
     return faults
 
 

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from attest.command.rules import PROOF_BACKLOG_MAX, PROOF_DEADLINE_MS_MAX
 from attest.proof.circuit import CurveName
+from sitsedge.config.server import ServerBlock
 from sitsedge.config.source import ConfigError, ConfigFault, VersionOne, load_model, positions_of
 from sitsedge.config.source_check import check_source
 from sitsedge.config.sources import OpcUaSource, Source, UadpPublisher, UadpSource
@@ -218,6 +219,7 @@ class Deployment(Strict):
     mode: Mode
     ledger: LedgerRules = LedgerRules()
     engine: Literal["jit", "pulley"] = "jit"
+    server: ServerBlock | None = None
     simulation: Annotated[RollingMillPlant | ReplayPlant, Field(discriminator="kind")] | None = None
 
     @model_validator(mode="after")

@@ -42,7 +42,19 @@ class VendorPlc(Strict):
     run_only: bool = True
 
 
-class S7Plc(VendorPlc):
+class NamedBlock(VendorPlc):
+    """A block whose members have names. ``slots``: where not ``Slot[0]`` and ``Slot[1]`` of the request."""
+
+    request: TagPath = "SitsRequest"
+    applied: TagPath = "SitsApplied"
+    slots: Annotated[list[TagPath], Field(min_length=2, max_length=2)] | None = None
+
+    def slot(self, index: int) -> str:
+        """Path of a slot."""
+        return f"{self.request}.Slot[{index}]" if self.slots is None else self.slots[index]
+
+
+class S7Plc(NamedBlock):
     """An S7 CPU: one data block with standard access, its layout from the TIA Portal export beside the gate file.
 
     ``request`` and ``applied`` are the block's structures. CPUs that do not tell their mode over PUT/GET
@@ -52,7 +64,7 @@ class S7Plc(VendorPlc):
     protocol: Literal["s7"]
     port: Port = 102
     rack: Annotated[int, Field(ge=0, le=7)] = 0
-    slot: Annotated[int, Field(ge=0, le=31)] = 1
+    cpu_slot: Annotated[int, Field(ge=0, le=31)] = 1
     connection: Literal["pg", "op", "basic"] = "basic"
     layout: Annotated[str, Field(min_length=1, max_length=255)]
     request: TagPath = "Request"
@@ -64,14 +76,12 @@ class S7Plc(VendorPlc):
         return f"s7://{self.address}:{self.port}"
 
 
-class CipPlc(VendorPlc):
-    """A Logix controller: two structured tags. ``slot``: of the controller behind a communication module."""
+class CipPlc(NamedBlock):
+    """A Logix controller: two structured tags. ``controller_slot``: of one behind a communication module."""
 
     protocol: Literal["cip"]
     port: Port = 44_818
-    slot: Annotated[int, Field(ge=0, le=255)] | None = None
-    request: TagPath = "SitsRequest"
-    applied: TagPath = "SitsApplied"
+    controller_slot: Annotated[int, Field(ge=0, le=255)] | None = None
 
     @property
     def endpoint(self) -> str:

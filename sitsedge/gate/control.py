@@ -42,3 +42,8 @@ def request(path: Path, body: dict[str, Any], *, timeout_s: float = TIMEOUT_S) -
 def request_mode(path: Path, to: str, approved_by: list[str], reason: str) -> dict[str, Any]:
     """Ask for a mode change; the answer has ``ok`` and either ``from``/``to`` or ``code``/``found``/``expected``."""
     return request(path, {"do": "mode", "to": to, "approved_by": approved_by, "reason": reason})
+
+
+def request_step_down(path: Path, to: str, reason: str) -> dict[str, Any]:
+    """The same for a lower mode only: what is not below the present one is refused (``mode-up``), names or not."""
+    return request(path, {"do": "mode", "to": to, "approved_by": [], "reason": reason, "only_down": True})

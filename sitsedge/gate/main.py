@@ -338,9 +338,10 @@ class GateProcess:
         except (ValueError, KeyError, TypeError):
             return {"ok": False, "code": "control-request", "found": "another shape", "expected": "a mode request"}
         try:
-            change = self._gate.change_mode(
-                parse_mode(request.get("to")), names, str(request.get("reason") or "by hand")
-            )
+            to = parse_mode(request.get("to"))
+            if request.get("only_down"):
+                self._gate.modes.require_down(to)
+            change = self._gate.change_mode(to, names, str(request.get("reason") or "by hand"))
         except (SitsError, AttestError) as error:
             return {"ok": False, "code": error.code, "found": error.found, "expected": error.expected}
         return {"ok": True, "from": change.before.name, "to": change.after.name, "approved_by": change.approved_by}

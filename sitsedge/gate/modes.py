@@ -18,7 +18,7 @@ WRITING = frozenset({Mode.SUPERVISED, Mode.AUTO})
 class ModeRefused(SitsError):
     """A mode change that is not allowed.
 
-    Codes: ``mode-approval``, ``mode-attestation``, ``mode-plc``, ``mode-unknown``.
+    Codes: ``mode-approval``, ``mode-attestation``, ``mode-plc``, ``mode-unknown``, ``mode-up``.
     """
 
 
@@ -58,6 +58,16 @@ class ModeKeeper:
     def writes(self) -> bool:
         """Whether commands may reach the PLC now."""
         return self.mode in WRITING
+
+    def require_down(self, to: Mode) -> None:
+        """For who may only ask for less: raises :class:`ModeRefused` ``mode-up`` unless ``to`` is below the mode."""
+        if to >= self.mode:
+            raise ModeRefused(
+                "mode-up",
+                found=to.name,
+                expected=f"a mode below {self.mode.name}",
+                hint="a higher mode needs people at the appliance: sitsctl mode",
+            )
 
     def change(self, to: Mode, approved_by: Sequence[str], reason: str) -> Change:
         """Change the mode or raise :class:`ModeRefused`."""

@@ -1,1 +1,4 @@
-"""``sits-server``: the appliance's own OPC UA server: it reads what the others say, and asks the gate only for less."""
+"""``sits-server``: the appliance's own OPC UA server.
+
+A process of its own that reads what the others say, and asks the gate for nothing but less.
+"""

@@ -33,6 +33,7 @@ from sitsedge.config.plc import OpcUaPlc
 from sitsedge.config.sources import Bridged, UadpSource
 from sitsedge.config.stations import OpcUaStation
 from sitsedge.errors import SitsError
+from sitsedge.gate.plc.make import check_block
 from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
 from sitsedge.modules.profile import require_ceremony_keys, require_no_build
@@ -42,6 +43,7 @@ from sitsedge.supervisor.keys import authority, ensure_key, signing_key
 from sitsedge.supervisor.resident import prepare_resident
 from sitsedge.supervisor.revision import check_revision
 from sitsedge.supervisor.sealfiles import RESIDENT, seal_authority
+from sitsedge.supervisor.serverpart import APPLIANCE, check_server_files
 from sitsedge.supervisor.state import StateDir
 
 NS_PER_S = 1_000_000_000
@@ -101,8 +103,10 @@ def check_ports(deployment: Deployment, gate: GateFile) -> None:
         url = urlsplit(endpoint)
         if url.hostname and url.port:
             wanted.append((socket.SOCK_STREAM, url.hostname, url.port))
+    if deployment.server is not None:
+        wanted.append((socket.SOCK_STREAM, deployment.server.address, deployment.server.port))
     for kind, address, port in wanted:
-        with socket.socket(socket.AF_INET, kind) as probe:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind) as probe:
             if kind == socket.SOCK_STREAM:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -143,11 +147,13 @@ def prepare(
     )
     gate_key = ensure_key(keys / "gate.key", trust / "gate.pub", may_create=development, what="gate")
     _certificates(deployment, gate, state, path.parent)
+    check_server_files(deployment, path, state)
     if publisher is not None:
         PublisherTrust.from_files([publisher])  # a typed error for anything but a public key
         shutil.copyfile(publisher, trust / "publisher-added.pub")
     module = ensure_module(deployment, path, state, say=say, bundle=bundle)
     check(deployment, path, gate, gate_path, inputs=module.config.inputs, outputs=module.config.outputs)
+    check_block(gate, gate_path, module.config.outputs)
     prepared = Prepared(
         path=path,
         deployment=deployment,
@@ -186,6 +192,8 @@ def _certificates(deployment: Deployment, gate: GateFile, state: StateDir, base:
         names += ["bridge"]
     if isinstance(deployment.simulation, ReplayPlant):
         names += ["server"]
+    if deployment.server is not None:
+        names.append(APPLIANCE)
     for name in names:
         identity = _identity(deployment, state, name)
         folders = {
@@ -203,7 +211,9 @@ def _identity(deployment: Deployment, state: StateDir, name: str) -> Identity:
     certificate, key = state.pki / f"{name}.der", state.pki / f"{name}.key.pem"
     if not certificate.exists() and not key.exists() and deployment.profile == "development":
         uri = f"urn:sits-edge:{deployment.name}:{name}"
-        return create_identity(state.pki, name, application_uri=uri, hosts=("127.0.0.1", "localhost"))
+        own = deployment.server if name == APPLIANCE else None
+        hosts = ("127.0.0.1", "localhost") if own is None else own.host_names
+        return create_identity(state.pki, name, application_uri=uri, hosts=hosts)
     return load_identity(certificate, key)
 
 

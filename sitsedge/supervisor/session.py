@@ -27,6 +27,7 @@ from sitsedge.supervisor.groupkeys import key_path
 from sitsedge.supervisor.prepare import Prepared, measure_application, prepare
 from sitsedge.supervisor.revision import commit_revision
 from sitsedge.supervisor.sealfiles import RESIDENT, seal_authority
+from sitsedge.supervisor.serverpart import SERVER_MODULE, Revival, server_config
 from sitsedge.supervisor.state import StateDir, deferred_lane
 from sitsedge.telemetry import Snapshot, read_snapshot
 from sitsedge.telemetry.process import END_COMMANDS
@@ -92,6 +93,7 @@ class Session:
         self._phase: str | None = None
         self._tpm_unmeasured = False
         self._tpm_retry = 0.0
+        self._server: Revival | None = None
 
     def __enter__(self) -> Session:
         return self
@@ -211,6 +213,12 @@ class Session:
             bridge = bridge_config(prepared.deployment, prepared.path.parent, self.state)
             config = self._write(BRIDGE_CONFIG, bridge)
             self._children.start("bridge", "sitsedge.bridge.main", ["--config", str(config)])
+        if prepared.deployment.server is not None:
+            self._say(f"starting the OPC UA server at {prepared.deployment.server.endpoint}")
+            data = server_config(prepared.deployment, prepared.gate, prepared.bundle, prepared.path, self.state)
+            arguments = ["--config", str(self._write("server-config.json", data))]
+            self._server = Revival(self._children, "server", SERVER_MODULE, arguments, self._say)
+            self._server.start()
 
     @staticmethod
     def _commit_revision(prepared: Prepared) -> None:
@@ -245,6 +253,8 @@ class Session:
         started again.
         """
         self._revive_prover()
+        if self._server is not None:
+            self._server.check()
         self._children.check()
         self._watch_silence()
         self._watch_verified()
@@ -287,7 +297,7 @@ class Session:
 
     def _watch_silence(self) -> None:
         """Say once when a living process stops telling how it is (stopped, starved, hung), and when it is back."""
-        for name in ("sitsd", "gate", "plant", "bridge", "prover"):
+        for name in ("sitsd", "gate", "plant", "bridge", "prover", "server"):
             snapshot = read_snapshot(self.state.run, name)
             silent = snapshot is not None and snapshot.alive and snapshot.age_s > SILENCE_S
             if silent and name not in self._silent:
@@ -354,7 +364,7 @@ class Session:
         Where proofs are owed, the PLC is put in MAN first and the prover is given some time for them.
         """
         self._await_proofs()
-        for name in ("bridge", "sitsd", "prover", "gate", "plant"):
+        for name in ("server", "bridge", "sitsd", "prover", "gate", "plant"):
             self._children.stop(name)
         self._children.stop_all()
         if self.prepared is not None and self.prepared.swtpm is not None:

@@ -21,6 +21,7 @@ FOLDERS = (
     "ledger/gate",
     "ledger/anchors",
     "proofs",
+    "server",
     "run",
     "logs",
 )
@@ -71,6 +72,21 @@ class StateDir:
     @property
     def proof_queue(self) -> Path:
         return self.root / "proofs" / "queue.db"
+
+    @property
+    def server(self) -> Path:
+        """What the appliance's own OPC UA server keeps: its users, and what was acknowledged."""
+        return self.root / "server"
+
+    @property
+    def users(self) -> Path:
+        """Its book of users, where the deployment names no other."""
+        return self.server / "users.json"
+
+    @property
+    def appliance_trusted(self) -> Path:
+        """Applications that may connect to it, where the deployment names no other folder."""
+        return self.pki / "appliance-trusted"
 
     @property
     def run(self) -> Path:

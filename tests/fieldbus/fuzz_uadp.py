@@ -17,6 +17,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from fieldbus.uadp import (
+    ActionAnnouncement,
     Announcement,
     ApplicationAnnouncement,
     BuiltinType,
@@ -24,6 +25,7 @@ from fieldbus.uadp import (
     DataSetLayout,
     DataSetMessage,
     DataValue,
+    DiagnosticInfo,
     ExpandedNodeId,
     ExtensionObject,
     FieldEncoding,
@@ -43,6 +45,7 @@ from fieldbus.uadp import (
     QualifiedName,
     RawLayout,
     Reassembler,
+    ResponderAnnouncement,
     SecureReader,
     SecureWriter,
     SecurityError,
@@ -139,6 +142,8 @@ def discovery_seeds() -> list[bytes]:
         ConnectionsAnnouncement((connection,)),
         ApplicationAnnouncement(conf.ApplicationDescription("urn:a"), ("LDS",)),
         StatusAnnouncement(1, 2, 3),
+        ResponderAnnouncement((connection,)),
+        ActionAnnouncement(3, (conf.ActionTarget(1, "t"),), METADATA, METADATA, (conf.ActionMethod(POINT, POINT),)),
     )
     publisher, security = PublisherId(PublisherIdType.UINT32, 9), SecurityHeader()
     found = [NetworkMessage(publisher, discovery=Announcement(1, body), security=security) for body in bodies]
@@ -169,6 +174,7 @@ def seeds() -> list[bytes]:
         Variant(BuiltinType.EXTENSIONOBJECT, ExtensionObject(NodeId(1, 2), b"body")),
         Variant(BuiltinType.VARIANT, (Variant(BuiltinType.BYTE, 1),) * 2, array=True),
         Variant(BuiltinType.DATAVALUE, DataValue(Variant(BuiltinType.BYTE, 1), 2)),
+        Variant(BuiltinType.DIAGNOSTICINFO, DiagnosticInfo(1, 2, 3, 4, "i", 5, DiagnosticInfo(6))),
     )
     values = tuple(DataValue(item, 0x4000_0000, 1, 2, 3, 4) for item in variants)
     messages = (
@@ -182,9 +188,9 @@ def seeds() -> list[bytes]:
     group = GroupHeader(1, 2, 3, 4)
     singles = [encode(NetworkMessage(text, None, group, (7,), 1, 2, variants, (item,))) for item in messages]
     joint = encode(NetworkMessage(text, None, group, (1, 2, 3, 4, 5), messages=messages))
-    chunks = [encode(chunk) for chunk in split(decode(singles[0]), 220)]
+    chunks = [encode(chunk) for chunk in split(decode(singles[0]), 280)]
     sample = LayoutWriter(LAYOUT).write(t_source_ns=10**18, values=(1.0, 2, True))
-    return [*singles, joint, *[sample] * 8, *chunks, *sealed_seeds(), *discovery_seeds()]
+    return [*singles, joint, *[sample] * 14, *chunks, *sealed_seeds(), *discovery_seeds()]
 
 
 def mutate(data: bytes, pool: list[bytes], rng: random.Random) -> bytes:

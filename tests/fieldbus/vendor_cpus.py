@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fieldbus.cip import encapsulation as enip
 from fieldbus.cip.identity import Identity, encode_identity
 from fieldbus.cip.message import Reply, Request, encode_message
-from fieldbus.cip.path import Logical, Symbol
+from fieldbus.cip.path import Logical, Segment, Symbol
 from fieldbus.cip.services import Multiple, ReadTag, asked, join
 from fieldbus.s7 import cotp, pdu
 from fieldbus.s7 import model as s7
@@ -74,6 +74,27 @@ class S7Cpu:
         return s7.UserData(*head, 1, s7.NoData(0x0A, s7.Transport.NULL), error=0xD401)
 
 
+@dataclass(frozen=True)
+class Udt:
+    """A structure of a Logix controller: (name, type, info, offset) of each member, as its definition has them."""
+
+    name: str
+    handle: int
+    size: int
+    members: tuple[tuple[str, int, int, int], ...]
+
+    def definition(self) -> bytes:
+        rows = b"".join(struct.pack("<HHI", info, kind, offset) for _, kind, info, offset in self.members)
+        names = b"".join(name.encode() + b"\0" for name, *_ in self.members)
+        raw = rows + f"{self.name};n".encode() + b"\0" + names
+        return raw + bytes(-(len(raw) + 23) % 4)
+
+    def attributes(self) -> bytes:
+        words = (len(self.definition()) + 23) // 4
+        head = struct.pack("<HHHIHHI", 4, 4, 0, words, 5, 0, self.size)
+        return head + struct.pack("<HHHHHH", 2, 0, len(self.members), 1, 0, self.handle)
+
+
 def string_template() -> bytes:
     members = struct.pack("<HHIHHI", 0, 0xC4, 0, 82, 0x20C2, 4)
     return members + b"STRING;nEFEBE\0LEN\0DATA\0".ljust(128 - 23 - len(members), b"\0")
@@ -87,6 +108,10 @@ class LogixController:
     status: int = 0x3060
     changes: int | None = 1
     handle: int = 0x0FCE
+    symbols: dict[str, tuple[tuple[str, int, tuple[int, int, int]], ...]] = field(
+        default_factory=lambda: {"": (("Name", 0x8FCE, (0, 0, 0)),)}
+    )
+    udts: dict[int, Udt] = field(default_factory=dict)
     keep_writes: bool = True
     tamper: Callable[[enip.Telegram], enip.Telegram] = field(default=lambda telegram: telegram)
 
@@ -103,27 +128,43 @@ class LogixController:
     def _message(self, request: Request) -> Reply:
         question = asked(request)
         first, service = request.path[0], request.service
+        scope = ""
+        if isinstance(first, Symbol) and first.name in self.symbols and isinstance(request.path[1], Logical):
+            scope, first = first.name, request.path[1]
         if isinstance(question, Multiple):
             return Reply(service, 0, (), join(tuple(map(self._message, question.requests))))
         if isinstance(first, Symbol):
-            return self._tag(request, first.name)
+            return self._tag(request, _spelled(request.path))
         assert isinstance(first, Logical)
         if first.value == 1:
             identity = Identity(1, 14, 54, 20, 11, self.status, 1, "1756-L61/B LOGIX5561")
             return Reply(service, 0, (), encode_identity(identity))
         if first.value == 0xAC and self.changes is not None:
             return Reply(service, 0, (), bytes((self.changes,)))
-        if first.value == 0x6B:
-            dimensions = bytes(12)
-            entry = b"\x05\0\0\0\x04\0Name" + (0x8FCE).to_bytes(2, "little") + dimensions
-            return Reply(service, 0, (), entry)
+        if first.value == 0x6B and scope in self.symbols:
+            return self._list(service, scope, request)
+        if first.value == 0x6C and isinstance(request.path[1], Logical) and request.path[1].value in self.udts:
+            udt = self.udts[request.path[1].value]
+            if service == 0x03:
+                return Reply(service, 0, (), udt.attributes())
+            offset, size = struct.unpack("<IH", request.data)
+            return Reply(service, 0, (), udt.definition()[offset : offset + min(size, 60)])
         if first.value == 0x6C and service == 0x03:
             attributes = struct.pack("<HHHIHHIHHHHHH", 4, 4, 0, 32, 5, 0, 88, 2, 0, 2, 1, 0, self.handle)
             return Reply(service, 0, (), attributes)
         if first.value == 0x6C:
             offset, size = struct.unpack("<IH", request.data)
             return Reply(service, 0, (), string_template()[offset : offset + min(size, 60)])
-        return Reply(service, 0x05)
+        return Reply(service, 0x08)
+
+    def _list(self, service: int, scope: str, request: Request) -> Reply:
+        """Two symbols an answer, so that lists are asked for in parts."""
+        start = request.path[-1].value if isinstance(request.path[-1], Logical) else 0
+        rows = [(at, *symbol) for at, symbol in enumerate(self.symbols[scope], 5) if at >= start]
+        out = b""
+        for at, name, kind, dimensions in rows[:2]:
+            out += struct.pack("<IH", at, len(name)) + name.encode() + struct.pack("<H3I", kind, *dimensions)
+        return Reply(service, 6 if len(rows) > 2 else 0, (), out)
 
     def _tag(self, request: Request, name: str) -> Reply:
         data = self.tags.get(name)
@@ -134,12 +175,24 @@ class LogixController:
             if self.keep_writes:
                 self.tags[name] = request.data[:2] + request.data[4:]
             return Reply(request.service)
-        if len(data) - 2 > 400:  # as much as one reply holds
+        head = 4 if data[:2] == b"\xa0\x02" else 2
+        if len(data) - head > 400:  # as much as one reply holds
             offset = question.offset or 0
-            part = data[2 + offset : 2 + offset + 400]
-            more = offset + len(part) < len(data) - 2
-            return Reply(request.service, 6 if more else 0, (), data[:2] + part)
+            part = data[head + offset : head + offset + 400]
+            more = offset + len(part) < len(data) - head
+            return Reply(request.service, 6 if more else 0, (), data[:head] + part)
         return Reply(request.service, 0, (), data)
+
+
+def _spelled(path: tuple[Segment, ...]) -> str:
+    """The tag of a path as people write it."""
+    text = ""
+    for segment in path:
+        if isinstance(segment, Symbol):
+            text += f".{segment.name}" if text else segment.name
+        elif isinstance(segment, Logical):
+            text = f"{text[:-1]},{segment.value}]" if text.endswith("]") else f"{text}[{segment.value}]"
+    return text
 
 
 @dataclass

@@ -7,6 +7,7 @@ into the ignored folder ``.dev/peers`` the first time. ``SITS_PEERS`` is as for 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -14,8 +15,11 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from tests.support.snarkjs import INSTALL_S_MAX, PEERS, ROOT, only_one, unavailable
+import pytest
+
+from tests.support.snarkjs import INSTALL_S_MAX, PEERS, ROOT, RUN_S_MAX, only_one, unavailable
 
 RECIPE = ROOT / "tests" / "peers" / "opcua-nodesets"
 _NS = "{http://opcfoundation.org/UA/2011/03/UANodeSet.xsd}"
@@ -112,3 +116,20 @@ def _install() -> Path | str:
                 return f"the published nodesets are not installed: {reason}"
             part.rename(folder)
     return files
+
+
+def node_opcua_loads(file: Path, uri: str) -> dict[str, Any]:
+    """What node-opcua makes of a nodeset; skips the test where no other test has installed it."""
+    if os.environ.get("SITS_PEERS") == "off":
+        unavailable("SITS_PEERS=off")
+    node = shutil.which("node")
+    found = sorted(PEERS.glob("node-opcua-server-*/node_modules/node-opcua-address-space/package.json"))
+    if node is None or not found:
+        pytest.skip("node-opcua's address space is not at hand: the tests of its server install it")
+    done = subprocess.run(
+        [node, str(RECIPE / "load.cjs"), str(found[-1].parent.parent), str(file), uri],
+        capture_output=True, text=True, timeout=RUN_S_MAX, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer

@@ -35,12 +35,12 @@ class CipWire:
     """One controller; see :class:`~sitsedge.gate.plc.vendor.Wire`."""
 
     def __init__(self, plc: CipPlc, values: tuple[Value, ...]) -> None:
-        route = () if plc.slot is None else backplane(plc.slot)
+        route = () if plc.controller_slot is None else backplane(plc.controller_slot)
         self._client = CipClient(plc.address, plc.port, route=route, deadline_s=plc.deadline_ms / 1000)
         request, applied = plc.request, plc.applied
         self._sequence: Tag = (f"{request}.Sequence", NUMBER_TYPES)
         self._auto_request = f"{request}.AutoRequest"
-        self._slots = tuple(_slot_tags(f"{request}.Slot[{index}].", values) for index in (0, 1))
+        self._slots = tuple(_slot_tags(f"{plc.slot(index)}.", values) for index in (0, 1))
         self._applied: tuple[Tag, ...] = (
             (f"{applied}.Sequence", NUMBER_TYPES),
             (f"{applied}.AutoActive", ("BOOL",)),

@@ -44,6 +44,12 @@ def make_port(gate: GateFile, gate_path: Path, pki: Path, signals: Sequence[Sign
     return VendorPort(wire, values, protocol=plc.protocol, run_only=plc.run_only)
 
 
+def check_block(gate: GateFile, gate_path: Path, signals: Sequence[Signal]) -> None:
+    """Raise ConfigError where the gate file's S7 layout has no place for the block; others show when connected."""
+    if isinstance(gate.plc, S7Plc):
+        load_block(gate, gate_path, block_values(gate, signals))
+
+
 def block_values(gate: GateFile, signals: Sequence[Signal]) -> tuple[Value, ...]:
     """What the block of a vendor's PLC holds for each output, in the module's order."""
     outputs = {item.name: item for item in gate.outputs}

@@ -104,7 +104,7 @@ class S7Block:
             return found
 
         def slot(index: int) -> Place:
-            base = f"{plc.request}.Slot[{index}]."
+            base = f"{plc.slot(index)}."
             head = [member(base + name, *NUMBER_TYPES) for name in ("Number", "Check", "ValidMs")]
             return Place.of(layout, (*head, *(member(base + value.node, _TYPES[value.type]) for value in values)))
 
@@ -146,7 +146,7 @@ class S7Wire:
     """One CPU; see :class:`~sitsedge.gate.plc.vendor.Wire`."""
 
     def __init__(self, plc: S7Plc, block: S7Block) -> None:
-        called = selector(_KINDS[plc.connection], plc.rack, plc.slot)
+        called = selector(_KINDS[plc.connection], plc.rack, plc.cpu_slot)
         self._client = S7Client(plc.address, plc.port, called=called, deadline_s=plc.deadline_ms / 1000)
         self._block = block
 

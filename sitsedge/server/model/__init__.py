@@ -2,6 +2,7 @@
 
 from sitsedge.server.model.config import ConditionConfig, DeviceIdentity, MachineIdentity, ModelConfig, Output
 from sitsedge.server.model.nodes import ConditionNodes, Nodes, build
+from sitsedge.server.model.nodeset import nodeset_xml
 from sitsedge.server.model.space import ModelError
 from sitsedge.server.model.view import (
     BridgeView,
@@ -44,4 +45,5 @@ __all__ = [
     "View",
     "Word",
     "build",
+    "nodeset_xml",
 ]

@@ -11,54 +11,43 @@ from typing import Final
 
 from asyncua import ua
 
-from attest.command import Mode, ProofKind
-from sitsedge.server.model import standard
+from sitsedge.server.model.declare import group, method, own_type, tables, variable, variables
+from sitsedge.server.model.device_integration import DEVICE_TYPE, HEALTH_ALARMS
+from sitsedge.server.model.machines import COMPONENT_IDENTIFICATION
 from sitsedge.server.model.names import DI, SITS, SITS_EDITION, sits, sits_name
+from sitsedge.server.model.parts import (
+    COMMAND_REFUSED,
+    LATENCY_TYPE,
+    OPERATING_MODE,
+    OUTPUT_TYPE,
+    PROCESS_TYPE,
+    PROOF_KIND,
+    part_types,
+)
 from sitsedge.server.model.spec import (
-    ANALOG_UNIT_RANGE,
-    ARGUMENT,
     ARRAY,
     BOOLEAN,
     BYTE_STRING,
-    DATA_VARIABLE,
     DOUBLE,
     DURATION,
-    ENUMERATION,
-    EU_INFORMATION,
     FOLDER,
     GENERATES_EVENT,
     HAS_ADD_IN,
     HAS_COMPONENT,
-    HAS_PROPERTY,
-    HAS_SUBTYPE,
-    KEY_VALUE_PAIR,
-    MANDATORY,
     OPTIONAL,
     OPTIONAL_PLACEHOLDER,
-    PROPERTY,
-    RANGE,
-    SCALAR,
     STRING,
-    UA,
     UINT32,
     UINT64,
     UTC_TIME,
     Argument,
-    EnumValue,
-    Id,
     Link,
     Name,
     Node,
-    base,
 )
+from sitsedge.server.model.standard import metadata
 
 APPLIANCE_TYPE: Final = sits("ApplianceType")
-LATENCY_TYPE: Final = sits("LatencyType")
-PROCESS_TYPE: Final = sits("ProcessType")
-COMMAND_REFUSED: Final = sits("CommandRefusedEventType")
-OUTPUT_TYPE: Final = sits("OutputType")
-OPERATING_MODE: Final = sits("OperatingMode")
-PROOF_KIND: Final = sits("ProofKind")
 
 VERIFIED: Final = (
     "True while the gate stands by every command it accepts now: it was decided on fresh inputs inside their "
@@ -68,166 +57,11 @@ VERIFIED: Final = (
     "truth. A simulated TPM (see Epoch/TpmSimulated) and a development proving key (see DevelopmentKeys) protect "
     "nothing."
 )
-_MODES: Final = {
-    Mode.OFF: "Nothing is decided.",
-    Mode.SHADOW: "Decides and records; nothing is written.",
-    Mode.ADVISORY: "Decides; a person accepts each command.",
-    Mode.SUPERVISED: "Writes inside a narrow band, for a limited time.",
-    Mode.AUTO: "Writes inside the gate's limits.",
-}
-_PROOFS: Final = {
-    ProofKind.NONE: "No proof.",
-    ProofKind.GROTH16_BN254: "Groth16 on BN254, 128 bytes.",
-    ProofKind.GROTH16_BLS12_381: "Groth16 on BLS12-381, 192 bytes.",
-    ProofKind.COMMITMENT: "SHA-256 of the statement; the proof follows.",
-}
-
-
-def _split(path: str) -> tuple[Id, str]:
-    parent, _, name = path.rpartition(".")
-    return sits(parent), name
-
-
-def _type(name: str, supertype: Id, meaning: str) -> Node:
-    return Node(sits(name), sits_name(name), ua.NodeClass.ObjectType, meaning, supertype, HAS_SUBTYPE)
-
-
-def _group(path: str, meaning: str, *, kind: Id = standard.FUNCTIONAL_GROUP, rule: Id = MANDATORY) -> Node:
-    parent, name = _split(path)
-    own, called = sits(path), sits_name(name)
-    return Node(own, called, ua.NodeClass.Object, meaning, parent, HAS_COMPONENT, type=kind, rule=rule)
-
-
-def _value(path: str, data_type: Id, meaning: str, *, rank: int = SCALAR, rule: Id = MANDATORY) -> Node:
-    parent, name = _split(path)
-    return Node(
-        sits(path),
-        sits_name(name),
-        ua.NodeClass.Variable,
-        meaning,
-        parent,
-        HAS_COMPONENT,
-        type=DATA_VARIABLE,
-        rule=rule,
-        data_type=data_type,
-        rank=rank,
-    )
-
-
-def _values(group: str, *rows: tuple[str, Id, str]) -> list[Node]:
-    return [_value(f"{group}.{name}", data_type, meaning) for name, data_type, meaning in rows]
-
-
-def _counts(group: str, *rows: tuple[str, str]) -> list[Node]:
-    """Counts by code or reason: the code as QualifiedName, how often as UInt64."""
-    return [_value(f"{group}.{name}", KEY_VALUE_PAIR, meaning, rank=ARRAY) for name, meaning in rows]
-
-
-def _method(path: str, meaning: str, inputs: tuple[Argument, ...], outputs: tuple[Argument, ...]) -> list[Node]:
-    parent, name = _split(path)
-    top = Node(sits(path), sits_name(name), ua.NodeClass.Method, meaning, parent, HAS_COMPONENT, rule=MANDATORY)
-    return [
-        top,
-        _arguments(path, "InputArguments", "What the method is given.", inputs),
-        _arguments(path, "OutputArguments", "What the method returns.", outputs),
-    ]
-
-
-def _arguments(path: str, name: str, meaning: str, arguments: tuple[Argument, ...]) -> Node:
-    return Node(
-        sits(f"{path}.{name}"),
-        Name(UA, name),
-        ua.NodeClass.Variable,
-        meaning,
-        sits(path),
-        HAS_PROPERTY,
-        type=PROPERTY,
-        rule=MANDATORY,
-        data_type=ARGUMENT,
-        rank=ARRAY,
-        arguments=arguments,
-    )
-
-
-def _enumeration(own: Id, name: str, meaning: str, values: tuple[EnumValue, ...]) -> list[Node]:
-    top = Node(own, sits_name(name), ua.NodeClass.DataType, meaning, ENUMERATION, HAS_SUBTYPE, values=values)
-    return [top, standard.enum_strings(sits(f"{name}.EnumStrings"), top)]
-
-
-def _enumerations() -> list[Node]:
-    modes = tuple(EnumValue(int(mode), mode.name, meaning) for mode, meaning in _MODES.items())
-    kinds = tuple(EnumValue(int(kind), kind.name, meaning) for kind, meaning in _PROOFS.items())
-    return [
-        *_enumeration(OPERATING_MODE, "OperatingMode", "What may reach the plant without a person, rising.", modes),
-        *_enumeration(PROOF_KIND, "ProofKind", "What a command carries as its proof.", kinds),
-    ]
-
-
-def _latency() -> list[Node]:
-    group = standard.FUNCTIONAL_GROUP
-    return [
-        _type("LatencyType", group, "Raw durations of the newest cycles: nothing subtracted, nothing smoothed."),
-        *_values(
-            "LatencyType",
-            ("P50", DURATION, "Half of them took at most this long (ms)."),
-            ("P99", DURATION, "99 of 100 took at most this long (ms)."),
-        ),
-        _value("LatencyType.P999", DURATION, "999 of 1,000 took at most this long (ms).", rule=OPTIONAL),
-        _value("LatencyType.Max", DURATION, "The longest one (ms).", rule=OPTIONAL),
-    ]
-
-
-def _process() -> list[Node]:
-    return [
-        _type("ProcessType", standard.FUNCTIONAL_GROUP, "One process of the appliance."),
-        *_values(
-            "ProcessType",
-            ("State", STRING, "What it says of itself (running, …), or what is seen from outside: silent, dead."),
-            ("Alive", BOOLEAN, "Whether it exists and has spoken lately."),
-            ("LastSeen", UTC_TIME, "When it last said something."),
-            ("ProcessId", UINT32, "Its process identifier."),
-        ),
-    ]
-
-
-def _output() -> list[Node]:
-    top = Node(
-        OUTPUT_TYPE,
-        sits_name("OutputType"),
-        ua.NodeClass.VariableType,
-        "One output: what was commanded, in physical units, and what the plant made of it.",
-        ANALOG_UNIT_RANGE,
-        HAS_SUBTYPE,
-        data_type=DOUBLE,
-    )
-    rows = (("EURange", RANGE, "The gate's limits."), ("EngineeringUnits", EU_INFORMATION, "Unit of all its values."))
-    return [
-        top,
-        *(
-            Node(
-                sits(f"OutputType.{name}"),
-                Name(UA, name),
-                ua.NodeClass.Variable,
-                meaning,
-                top.id,
-                HAS_PROPERTY,
-                type=PROPERTY,
-                rule=MANDATORY,
-                data_type=data_type,
-            )
-            for name, data_type, meaning in rows
-        ),
-        *_values(
-            "OutputType",
-            ("Applied", DOUBLE, "What the gate wrote; Bad_NoData where it wrote nothing."),
-            ("ReadBack", DOUBLE, "What the plant showed afterwards; Bad_NoData while nothing was read."),
-        ),
-    ]
 
 
 def _general() -> list[Node]:
     return [
-        *_values(
+        *variables(
             "ApplianceType",
             ("Mode", OPERATING_MODE, "The gate's mode. The PLC's own AUTO/MAN wins always."),
             ("ModeCeiling", OPERATING_MODE, "The highest mode that can be reached without a new start."),
@@ -244,7 +78,7 @@ def _general() -> list[Node]:
             ("PlcConnected", BOOLEAN, "Whether the gate reaches the PLC."),
             ("PlcAuto", BOOLEAN, "Whether the PLC itself is in AUTO."),
         ),
-        _value(
+        variable(
             "ApplianceType.DeviceHealthDiagnostics",
             STRING,
             "All that is behind DeviceHealth now, in words.",
@@ -257,7 +91,7 @@ def _general() -> list[Node]:
             "Identification of the appliance as a part of a machine.",
             APPLIANCE_TYPE,
             HAS_ADD_IN,
-            type=standard.COMPONENT_IDENTIFICATION,
+            type=COMPONENT_IDENTIFICATION,
             rule=OPTIONAL,
         ),
     ]
@@ -265,8 +99,8 @@ def _general() -> list[Node]:
 
 def _epoch_and_clock() -> list[Node]:
     return [
-        _group("ApplianceType.Epoch", "The time for which one attestation of the machine counts."),
-        *_values(
+        group("ApplianceType.Epoch", "The time for which one attestation of the machine counts."),
+        *variables(
             "ApplianceType.Epoch",
             ("Number", UINT64, "Of the open epoch."),
             ("Opened", UTC_TIME, "When the gate opened it."),
@@ -285,8 +119,8 @@ def _epoch_and_clock() -> list[Node]:
             ("BootPolicy", STRING, "Boot policy that the quoted boot state was approved by."),
             ("AkName", STRING, "Name of the attestation key, lower-case hexadecimal."),
         ),
-        _group("ApplianceType.Clock", "The clock that freshness is judged by."),
-        *_values(
+        group("ApplianceType.Clock", "The clock that freshness is judged by."),
+        *variables(
             "ApplianceType.Clock",
             ("Kind", STRING, "What disciplines it: free, ntp, ptp-sw or ptp-hw."),
             ("Hold", STRING, "locked, holdover or none."),
@@ -296,9 +130,9 @@ def _epoch_and_clock() -> list[Node]:
             ("WSync", DURATION, "Three times the longest round trip to the clock's master in the window (ms)."),
             ("RealTime", BOOLEAN, "Whether the loop runs with real-time priority."),
         ),
-        _group("ApplianceType.Latency", "How long the newest cycles took, in milliseconds, never compensated."),
+        group("ApplianceType.Latency", "How long the newest cycles took, in milliseconds, never compensated."),
         *(
-            _group(f"ApplianceType.Latency.{name}", meaning, kind=LATENCY_TYPE)
+            group(f"ApplianceType.Latency.{name}", meaning, kind=LATENCY_TYPE)
             for name, meaning in (
                 ("FrameToVerdict", "From the receive stamp of a frame to the verdict on its freshness (Δe)."),
                 ("Proof", "Making the proof."),
@@ -314,8 +148,8 @@ def _epoch_and_clock() -> list[Node]:
 def _counters() -> list[Node]:
     counters = "ApplianceType.Counters"
     return [
-        _group(counters, "Since the start of the process that counts."),
-        *_values(
+        group(counters, "Since the start of the process that counts."),
+        *variables(
             counters,
             ("Cycles", UINT64, "Frames that the loop began to work on."),
             ("Accepted", UINT64, "Commands that the gate accepted."),
@@ -337,7 +171,7 @@ def _counters() -> list[Node]:
             ("GateLedgerSize", UINT64, "Records in the gate's ledger."),
             ("DeviceLedgerSize", UINT64, "Records in the device's ledger."),
         ),
-        *_counts(
+        *tables(
             counters,
             ("RefusedByCode", "Refusals of the gate by code."),
             ("CyclesRefusedByReason", "Cycles without an accepted command by reason."),
@@ -350,16 +184,16 @@ def _beside() -> list[Node]:
     """Groups of processes that not every deployment has."""
     bridge, prover = "ApplianceType.Bridge", "ApplianceType.Prover"
     return [
-        _group(bridge, "The bridge, where the inputs come through one.", rule=OPTIONAL),
-        *_values(
+        group(bridge, "The bridge, where the inputs come through one.", rule=OPTIONAL),
+        *variables(
             bridge,
             ("Connected", BOOLEAN, "Whether it has a connection to every source."),
             ("Forwarded", UINT64, "Samples that it passed on."),
             ("BadQuality", UINT64, "Samples of those whose quality was bad."),
         ),
-        *_counts(bridge, ("DroppedByReason", "Samples that it dropped by reason.")),
-        _group(prover, "The prover, where proofs follow their commands.", rule=OPTIONAL),
-        *_values(
+        *tables(bridge, ("DroppedByReason", "Samples that it dropped by reason.")),
+        group(prover, "The prover, where proofs follow their commands.", rule=OPTIONAL),
+        *variables(
             prover,
             ("Made", UINT64, "Proofs that it made."),
             ("Failed", UINT64, "Proofs that it gave up."),
@@ -372,8 +206,8 @@ def _beside() -> list[Node]:
 def _last() -> list[Node]:
     command, refusal = "ApplianceType.LastCommand", "ApplianceType.LastRefusal"
     return [
-        _group(command, "The newest command. Record is the signed whole; the rest is read from it and its receipt."),
-        *_values(
+        group(command, "The newest command. Record is the signed whole; the rest is read from it and its receipt."),
+        *variables(
             command,
             ("Record", BYTE_STRING, "The command as it was signed (COSE_Sign1)."),
             ("Proof", BYTE_STRING, "Its proof; Bad_NoData while it is owed or where there is none."),
@@ -391,7 +225,7 @@ def _last() -> list[Node]:
             ("WrittenTime", UTC_TIME, "When it was written; Bad_NoData where it was not."),
             ("ReadBackTime", UTC_TIME, "When the plant was read back; Bad_NoData while it was not."),
         ),
-        _group(f"{command}.Outputs", "What was commanded.", kind=FOLDER),
+        group(f"{command}.Outputs", "What was commanded.", kind=FOLDER),
         Node(
             sits(f"{command}.Outputs.<Output>"),
             sits_name("<Output>"),
@@ -403,8 +237,8 @@ def _last() -> list[Node]:
             rule=OPTIONAL_PLACEHOLDER,
             data_type=DOUBLE,
         ),
-        _group(refusal, "The newest refusal."),
-        *_values(
+        group(refusal, "The newest refusal."),
+        *variables(
             refusal,
             ("Party", STRING, "Who refused: gate, or device (nothing was sent)."),
             ("Code", STRING, "The rule that was broken."),
@@ -420,9 +254,9 @@ def _last() -> list[Node]:
 
 
 def _folders() -> list[Node]:
-    placeholder = _group("ApplianceType.Processes.<Process>", "One process.", kind=PROCESS_TYPE)
+    placeholder = group("ApplianceType.Processes.<Process>", "One process.", kind=PROCESS_TYPE)
     return [
-        _group("ApplianceType.Processes", "The processes of the appliance.", kind=FOLDER),
+        group("ApplianceType.Processes", "The processes of the appliance.", kind=FOLDER),
         Node(
             placeholder.id,
             placeholder.name,
@@ -440,7 +274,7 @@ def _methods() -> list[Node]:
     epoch = Argument("Epoch", UINT64, "Epoch of the command.")
     sequence = Argument("Sequence", UINT64, "Number of the command in its epoch.")
     return [
-        *_method(
+        *method(
             "ApplianceType.FetchRecord",
             "One record of a ledger and what shows that it is in it. Changes nothing.",
             (
@@ -454,7 +288,7 @@ def _methods() -> list[Node]:
                 Argument("Checkpoint", BYTE_STRING, "Signed checkpoint of that tree (C2SP tlog-checkpoint)."),
             ),
         ),
-        *_method(
+        *method(
             "ApplianceType.FetchProof",
             "The proof of one accepted command. Changes nothing.",
             (epoch, sequence),
@@ -464,7 +298,7 @@ def _methods() -> list[Node]:
                 Argument("Command", BYTE_STRING, "The command it belongs to, as it was signed (COSE_Sign1)."),
             ),
         ),
-        *_method(
+        *method(
             "ApplianceType.StepDown",
             "Asks the gate for a lower mode; that always works. A higher one is never granted here: it needs approval.",
             (
@@ -479,36 +313,6 @@ def _methods() -> list[Node]:
     ]
 
 
-def _events() -> list[Node]:
-    """Events are types with properties (OPC 10000-3, 4.6.2)."""
-    rows = (
-        ("Code", STRING, "The rule that was broken."),
-        ("Found", STRING, "What was found."),
-        ("Expected", STRING, "What was expected."),
-        ("Epoch", UINT64, "Epoch that the command claimed; 0 where it could not be read."),
-        ("Sequence", UINT64, "Number that the command claimed; 0 where it could not be read."),
-        ("LedgerIndex", UINT64, "Position of the signed record in the gate's ledger: what FetchRecord takes."),
-    )
-    meaning = "The gate refused a command."
-    return [
-        _type("CommandRefusedEventType", base(ua.ObjectIds.SystemEventType), meaning),
-        *(
-            Node(
-                sits(f"CommandRefusedEventType.{name}"),
-                sits_name(name),
-                ua.NodeClass.Variable,
-                text,
-                COMMAND_REFUSED,
-                HAS_PROPERTY,
-                type=PROPERTY,
-                rule=MANDATORY,
-                data_type=data_type,
-            )
-            for name, data_type, text in rows
-        ),
-    ]
-
-
 def _metadata() -> list[Node]:
     names = (
         "NamespaceUri",
@@ -519,7 +323,7 @@ def _metadata() -> list[Node]:
         "StaticNumericNodeIdRange",
         "StaticStringNodeIdPattern",
     )
-    return standard.metadata(SITS_EDITION, sits(SITS), {name: sits(f"{SITS}.{name}") for name in names}, subset=False)
+    return metadata(SITS_EDITION, sits(SITS), {name: sits(f"{SITS}.{name}") for name in names}, subset=False)
 
 
 def appliance_types() -> list[Node]:
@@ -527,14 +331,10 @@ def appliance_types() -> list[Node]:
     meaning = "An edge appliance whose every command is signed, proven and checked by a gate before it moves anything."
     return [
         *_metadata(),
-        *_enumerations(),
-        *_latency(),
-        *_process(),
-        *_output(),
-        *_events(),
+        *part_types(),
         replace(
-            _type("ApplianceType", standard.DEVICE_TYPE, meaning),
-            links=tuple(Link(GENERATES_EVENT, kind) for kind in (COMMAND_REFUSED, *standard.HEALTH_ALARMS.values())),
+            own_type("ApplianceType", DEVICE_TYPE, meaning),
+            links=tuple(Link(GENERATES_EVENT, kind) for kind in (COMMAND_REFUSED, *HEALTH_ALARMS.values())),
         ),
         *_general(),
         *_epoch_and_clock(),

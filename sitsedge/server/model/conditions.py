@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from asyncua import ua
 
-from sitsedge.server.model import standard
 from sitsedge.server.model.config import ConditionConfig
+from sitsedge.server.model.device_integration import HEALTH_ALARMS
 from sitsedge.server.model.names import sits_name
 from sitsedge.server.model.spec import (
     BOOLEAN,
@@ -51,7 +51,7 @@ _CLASS_NAME: Final = "SystemConditionClassType"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class _Row:
     """One variable of a condition: its path below the condition, how it is encoded, and what it means."""
 
     path: str
@@ -63,31 +63,31 @@ class Row:
 
 _TEXT, _TIME = ua.LocalizedText(""), UTC_TIME
 _ROWS: Final = (
-    Row("EventId", PROPERTY, BYTE_STRING, "Of the newest event of this condition."),
-    Row("Time", PROPERTY, _TIME, "When that event happened."),
-    Row("ReceiveTime", PROPERTY, _TIME, "When the server had it."),
-    Row("Message", PROPERTY, LOCALIZED_TEXT, "What happened, in words.", _TEXT),
-    Row("Severity", PROPERTY, UINT16, "How urgent it is, 1 to 1000.", 1),
-    Row("BranchId", PROPERTY, NODE_ID, "Null: this condition keeps no branches.", ua.NodeId()),
-    Row("Retain", PROPERTY, BOOLEAN, "Whether it is of interest now.", value=False),
-    Row("EnabledState", TWO_STATE, LOCALIZED_TEXT, "Whether it is watched.", ua.LocalizedText("Enabled")),
-    Row("EnabledState.Id", PROPERTY, BOOLEAN, "True: enabled.", value=True),
-    Row("Quality", CONDITION_VARIABLE, STATUS_CODE, "Quality of the values behind it.", ua.StatusCode()),
-    Row("Quality.SourceTimestamp", PROPERTY, _TIME, "When the quality changed."),
-    Row("LastSeverity", CONDITION_VARIABLE, UINT16, "Severity before the last change.", 1),
-    Row("LastSeverity.SourceTimestamp", PROPERTY, _TIME, "When the severity changed."),
-    Row("Comment", CONDITION_VARIABLE, LOCALIZED_TEXT, "The last comment.", _TEXT),
-    Row("Comment.SourceTimestamp", PROPERTY, _TIME, "When it was made."),
-    Row("ClientUserId", PROPERTY, STRING, "Who did the last thing to it.", ""),
-    Row("AckedState", TWO_STATE, LOCALIZED_TEXT, "Whether somebody has seen it.", ua.LocalizedText("Acknowledged")),
-    Row("AckedState.Id", PROPERTY, BOOLEAN, "True: acknowledged.", value=True),
-    Row("ConfirmedState", TWO_STATE, LOCALIZED_TEXT, "Whether somebody has acted.", ua.LocalizedText("Confirmed")),
-    Row("ConfirmedState.Id", PROPERTY, BOOLEAN, "True: confirmed.", value=True),
-    Row("ActiveState", TWO_STATE, LOCALIZED_TEXT, "Whether it is so now.", ua.LocalizedText("Inactive")),
-    Row("ActiveState.Id", PROPERTY, BOOLEAN, "True: active.", value=False),
-    Row("InputNode", PROPERTY, NODE_ID, "The value that is watched; null where it is not one value.", ua.NodeId()),
-    Row("SuppressedOrShelved", PROPERTY, BOOLEAN, "Never: nothing can be suppressed here.", value=False),
-    Row("NormalState", PROPERTY, NODE_ID, "Null: the normal state is no value of a node.", ua.NodeId()),
+    _Row("EventId", PROPERTY, BYTE_STRING, "Of the newest event of this condition."),
+    _Row("Time", PROPERTY, _TIME, "When that event happened."),
+    _Row("ReceiveTime", PROPERTY, _TIME, "When the server had it."),
+    _Row("Message", PROPERTY, LOCALIZED_TEXT, "What happened, in words.", _TEXT),
+    _Row("Severity", PROPERTY, UINT16, "How urgent it is, 1 to 1000.", 1),
+    _Row("BranchId", PROPERTY, NODE_ID, "Null: this condition keeps no branches.", ua.NodeId()),
+    _Row("Retain", PROPERTY, BOOLEAN, "Whether it is of interest now.", value=False),
+    _Row("EnabledState", TWO_STATE, LOCALIZED_TEXT, "Whether it is watched.", ua.LocalizedText("Enabled")),
+    _Row("EnabledState.Id", PROPERTY, BOOLEAN, "True: enabled.", value=True),
+    _Row("Quality", CONDITION_VARIABLE, STATUS_CODE, "Quality of the values behind it.", ua.StatusCode()),
+    _Row("Quality.SourceTimestamp", PROPERTY, _TIME, "When the quality changed."),
+    _Row("LastSeverity", CONDITION_VARIABLE, UINT16, "Severity before the last change.", 1),
+    _Row("LastSeverity.SourceTimestamp", PROPERTY, _TIME, "When the severity changed."),
+    _Row("Comment", CONDITION_VARIABLE, LOCALIZED_TEXT, "The last comment.", _TEXT),
+    _Row("Comment.SourceTimestamp", PROPERTY, _TIME, "When it was made."),
+    _Row("ClientUserId", PROPERTY, STRING, "Who did the last thing to it.", ""),
+    _Row("AckedState", TWO_STATE, LOCALIZED_TEXT, "Whether somebody has seen it.", ua.LocalizedText("Acknowledged")),
+    _Row("AckedState.Id", PROPERTY, BOOLEAN, "True: acknowledged.", value=True),
+    _Row("ConfirmedState", TWO_STATE, LOCALIZED_TEXT, "Whether somebody has acted.", ua.LocalizedText("Confirmed")),
+    _Row("ConfirmedState.Id", PROPERTY, BOOLEAN, "True: confirmed.", value=True),
+    _Row("ActiveState", TWO_STATE, LOCALIZED_TEXT, "Whether it is so now.", ua.LocalizedText("Inactive")),
+    _Row("ActiveState.Id", PROPERTY, BOOLEAN, "True: active.", value=False),
+    _Row("InputNode", PROPERTY, NODE_ID, "The value that is watched; null where it is not one value.", ua.NodeId()),
+    _Row("SuppressedOrShelved", PROPERTY, BOOLEAN, "Never: nothing can be suppressed here.", value=False),
+    _Row("NormalState", PROPERTY, NODE_ID, "Null: the normal state is no value of a node.", ua.NodeId()),
 )
 PATHS: Final = (
     "EventType",
@@ -108,7 +108,7 @@ def condition_id(name: str, path: str = "") -> Id:
 
 def condition_nodes(condition: ConditionConfig, *, parent: Id, source: Id, source_name: str) -> Iterator[Node]:
     """The condition and its variables, parents before children."""
-    kind = standard.HEALTH_ALARMS[condition.health]
+    kind = HEALTH_ALARMS[condition.health]
     top = Node(
         condition_id(condition.name),
         sits_name(condition.name),
@@ -122,12 +122,12 @@ def condition_nodes(condition: ConditionConfig, *, parent: Id, source: Id, sourc
     )
     yield top
     fixed = (
-        Row("EventType", PROPERTY, NODE_ID, "Type of its events.", kind),
-        Row("SourceNode", PROPERTY, NODE_ID, "What it is about: the appliance.", source),
-        Row("SourceName", PROPERTY, STRING, "Name of the appliance.", source_name),
-        Row("ConditionClassId", PROPERTY, NODE_ID, "What kind of matter it is.", _CLASS),
-        Row("ConditionClassName", PROPERTY, LOCALIZED_TEXT, "The same in words.", ua.LocalizedText(_CLASS_NAME)),
-        Row("ConditionName", PROPERTY, STRING, "Its own name.", condition.name),
+        _Row("EventType", PROPERTY, NODE_ID, "Type of its events.", kind),
+        _Row("SourceNode", PROPERTY, NODE_ID, "What it is about: the appliance.", source),
+        _Row("SourceName", PROPERTY, STRING, "Name of the appliance.", source_name),
+        _Row("ConditionClassId", PROPERTY, NODE_ID, "What kind of matter it is.", _CLASS),
+        _Row("ConditionClassName", PROPERTY, LOCALIZED_TEXT, "The same in words.", ua.LocalizedText(_CLASS_NAME)),
+        _Row("ConditionName", PROPERTY, STRING, "Its own name.", condition.name),
     )
     for row in (*fixed, *_ROWS):
         above, _, name = row.path.rpartition(".")

@@ -11,11 +11,13 @@ from typing import Any, Final
 
 from asyncua import ua
 
-from sitsedge.server.model import standard
-from sitsedge.server.model.appliance import APPLIANCE_TYPE, OUTPUT_TYPE, PROCESS_TYPE
+from sitsedge.server.model.appliance import APPLIANCE_TYPE
 from sitsedge.server.model.conditions import condition_nodes
 from sitsedge.server.model.config import DeviceIdentity, MachineIdentity, ModelConfig, Output
+from sitsedge.server.model.device_integration import DEVICE_SET
+from sitsedge.server.model.machines import MACHINE_COMPONENTS, MACHINE_IDENTIFICATION, MACHINES
 from sitsedge.server.model.names import DI, MACHINERY, sits_name
+from sitsedge.server.model.parts import OUTPUT_TYPE, PROCESS_TYPE
 from sitsedge.server.model.spec import (
     BASE_OBJECT,
     DOUBLE,
@@ -79,7 +81,7 @@ def _device(config: ModelConfig, types: Types) -> Iterator[Node]:
         Name(LOCAL, config.name),
         ua.NodeClass.Object,
         "This appliance.",
-        standard.DEVICE_SET,
+        DEVICE_SET,
         HAS_COMPONENT,
         type=APPLIANCE_TYPE,
         notifies=True,
@@ -164,7 +166,7 @@ def _machine(machine: MachineIdentity, types: Types) -> Iterator[Node]:
         Name(LOCAL, machine.name),
         ua.NodeClass.Object,
         "The machine that the appliance is a part of.",
-        standard.MACHINES,
+        MACHINES,
         HAS_COMPONENT,
         type=BASE_OBJECT,
     )
@@ -176,7 +178,7 @@ def _machine(machine: MachineIdentity, types: Types) -> Iterator[Node]:
         "Identification of the machine.",
         top.id,
         HAS_ADD_IN,
-        type=standard.MACHINE_IDENTIFICATION,
+        type=MACHINE_IDENTIFICATION,
     )
     yield from instance(
         types, identification, prefix=str(identification.id.identifier), optional=frozenset(given), values=values
@@ -188,6 +190,6 @@ def _machine(machine: MachineIdentity, types: Types) -> Iterator[Node]:
         "Parts of the machine: this appliance.",
         top.id,
         HAS_COMPONENT,
-        type=standard.MACHINE_COMPONENTS,
+        type=MACHINE_COMPONENTS,
         links=(Link(HAS_COMPONENT, DEVICE),),
     )

@@ -12,11 +12,15 @@ from typing import Any, Final
 
 from asyncua import ua
 
-from sitsedge.server.model import appliance, standard
+from sitsedge.server.model.appliance import appliance_types
+from sitsedge.server.model.checks import TIME_NS_MAX
 from sitsedge.server.model.conditions import PATHS, condition_id
 from sitsedge.server.model.config import ModelConfig
+from sitsedge.server.model.device_integration import HEALTH_ALARMS, device_integration
 from sitsedge.server.model.instances import APPLIANCE, DEVICE, appliance_nodes
+from sitsedge.server.model.machines import machines
 from sitsedge.server.model.names import DI, MACHINERY, SITS
+from sitsedge.server.model.parts import COMMAND_REFUSED
 from sitsedge.server.model.readings import Reading, readings
 from sitsedge.server.model.space import ModelError, Space
 from sitsedge.server.model.spec import ARRAY, DATE_TIME, KEY_VALUE_PAIR, LOCAL, UTC_TIME, Id, Node, Types
@@ -49,7 +53,7 @@ class _Variable:
 @cache
 def type_nodes() -> tuple[Node, ...]:
     """All nodes of DI, Machinery and ours that are types, parents before children."""
-    return (*standard.device_integration(), *standard.machines(), *appliance.appliance_types())
+    return (*device_integration(), *machines(), *appliance_types())
 
 
 @cache
@@ -83,9 +87,9 @@ class Nodes:
             and not node.arguments
         }
         self.device = space.node_id(DEVICE)
-        self.command_refused = space.node_id(appliance.COMMAND_REFUSED)
+        self.command_refused = space.node_id(COMMAND_REFUSED)
         self.methods = MappingProxyType({name: space.node_id(Id(LOCAL, f"{prefix}{name}")) for name in METHODS})
-        kinds = {condition.name: standard.HEALTH_ALARMS[condition.health] for condition in config.conditions}
+        kinds = {condition.name: HEALTH_ALARMS[condition.health] for condition in config.conditions}
         self.conditions = MappingProxyType(
             {
                 name: ConditionNodes(
@@ -145,8 +149,11 @@ class Nodes:
 
 
 def date_time(t_ns: int) -> datetime:
-    """Nanoseconds since the Unix epoch as a DateTime, to the microsecond; signed records have the rest."""
-    return _EPOCH + timedelta(microseconds=t_ns // 1000)
+    """Nanoseconds since the Unix epoch as a DateTime, to the microsecond; signed records have the rest.
+
+    A time that no DateTime can show is the nearest one that can.
+    """
+    return _EPOCH + timedelta(microseconds=min(max(t_ns, 0), TIME_NS_MAX) // 1000)
 
 
 async def build(server: Any, config: ModelConfig) -> Nodes:

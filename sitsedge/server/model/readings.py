@@ -1,6 +1,6 @@
 """From a view to one reading a variable: value, StatusCode, source time. Pure, so that every rule can be tested alone.
 
-The rules (codes of OPC 10000-4, 7.39.2, and OPC 10000-8, 6.4.3):
+The rules (codes of OPC 10000-4, 7.39.2, and OPC 10000-8, 6.3):
 
 * never heard of: Bad_WaitingForInitialData;
 * heard of, but this value is not known: Bad_NoData, never a zero;
@@ -15,17 +15,27 @@ attested, so that nobody who forgets to look at a StatusCode reads an old "true"
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
 from asyncua import ua
 
-from attest.command import Mode
-from sitsedge.server.model.names import sits_name
-from sitsedge.server.model.spec import Name
+from sitsedge.server.model.checks import flag, number, plain, text
+from sitsedge.server.model.rows import (
+    BRIDGE,
+    COMMAND,
+    EPOCH,
+    GATE,
+    HEALTH,
+    LOOP,
+    OPEN_EPOCH,
+    PROCESS,
+    PROVER,
+    REFUSAL,
+    Row,
+)
 from sitsedge.server.model.view import (
     BridgeView,
     CommandView,
@@ -33,7 +43,6 @@ from sitsedge.server.model.view import (
     GateView,
     HealthView,
     LoopView,
-    Percentiles,
     ProcessView,
     ProverView,
     Reach,
@@ -47,15 +56,9 @@ NO_DATA: Final = ua.StatusCodes.BadNoData
 SILENT: Final = ua.StatusCodes.UncertainNoCommunicationLastUsableValue
 GONE: Final = ua.StatusCodes.BadNoCommunication
 OUT_OF_RANGE: Final = ua.StatusCodes.BadOutOfRange
-
-CODES_MAX: Final = 256  # of one table of counts; the product has fewer than a hundred codes
-TEXT_CHARACTERS_MAX: Final = 1000
-RECORD_BYTES_MAX: Final = 65_536  # as attest.command.records
-UINT32_MAX: Final = 2**32 - 1
-UINT64_MAX: Final = 2**64 - 1
-TIME_NS_MAX: Final = 253_402_300_799 * 10**9  # the year 9999, the last that a DateTime shows
-SIMULATED: Final = "swtpm"
 NOT_ATTESTED: Final = ("ended", "failed")  # phases of the gate's watch in which no command is accepted
+Speaker = GateView | LoopView | BridgeView | ProverView
+"""What a process says of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,226 +69,6 @@ class Reading:
     value: Any
     status: int
     t_ns: int
-
-
-Speaker = GateView | LoopView | BridgeView | ProverView
-"""What a process says of itself."""
-
-Check = Callable[[Any], Any]
-"""Gives the value as it is shown, or raises ValueError."""
-
-
-def flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
-
-
-def text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError
-    return value[:TEXT_CHARACTERS_MAX]
-
-
-def octets(value: Any) -> bytes:
-    if not isinstance(value, bytes) or len(value) > RECORD_BYTES_MAX:
-        raise ValueError
-    return value
-
-
-def count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= UINT64_MAX:
-        raise ValueError
-    return value
-
-
-def small_count(value: Any) -> int:
-    if count(value) > UINT32_MAX:
-        raise ValueError
-    return int(value)
-
-
-def number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError
-    return float(value)
-
-
-def duration(value: Any) -> float:
-    """Milliseconds; a difference of two clocks may be negative."""
-    return number(value)
-
-
-def nanoseconds(value: Any) -> float:
-    """Nanoseconds as a Duration."""
-    return number(value) / 1e6
-
-
-def moment(value: Any) -> int:
-    if count(value) > TIME_NS_MAX:
-        raise ValueError
-    return int(value)
-
-
-def mode(value: Any) -> int:
-    try:
-        return int(Mode[value])
-    except KeyError:
-        raise ValueError from None
-
-
-def plain(value: Any) -> Any:
-    """For what :mod:`.view` types already."""
-    return value
-
-
-def counts(value: Any) -> tuple[tuple[Name, int], ...]:
-    """By code, in their order; what has no code in it is no table."""
-    if not isinstance(value, Mapping) or len(value) > CODES_MAX:
-        raise ValueError
-    return tuple((sits_name(text(code)), count(value[code])) for code in sorted(value))
-
-
-def total(value: Any) -> int:
-    return count(sum(number for _, number in counts(value)))
-
-
-def texts(value: Any) -> tuple[str, ...]:
-    return tuple(text(item) for item in value)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One variable: where it is, what it is taken from, what it must be.
-
-    ``none``: shown where the source says that there is nothing, such as a reason for a thing that is well.
-    """
-
-    path: str
-    take: Callable[[Any], Any]
-    check: Check
-    none: Any = None
-
-
-def _percentiles(path: str, take: Callable[[Any], Percentiles], *, short: bool = False) -> tuple[Row, ...]:
-    rows = (
-        Row(f"{path}.P50", lambda v: take(v).p50_ms, duration),
-        Row(f"{path}.P99", lambda v: take(v).p99_ms, duration),
-        Row(f"{path}.P999", lambda v: take(v).p999_ms, duration),
-        Row(f"{path}.Max", lambda v: take(v).max_ms, duration),
-    )
-    return rows[:2] if short else rows
-
-
-GATE: Final = (
-    Row("Mode", lambda v: v.mode, mode),
-    Row("ModeCeiling", lambda v: v.ceiling, mode),
-    Row("ModeCeilingReason", lambda v: v.ceiling_reason, text, none=""),
-    Row("ProofPolicy", lambda v: v.proof_policy, text),
-    Row("OnHold", lambda v: v.hold, flag),
-    Row("PlcConnected", lambda v: v.plc_connected, flag),
-    Row("PlcAuto", lambda v: v.plc_auto, flag),
-    Row("Epoch.Number", lambda v: v.epoch, count),
-    Row("Epoch.Expires", lambda v: v.expires_ns, moment),
-    Row("Epoch.AttestationMode", lambda v: v.attestation_mode, text),
-    Row("Epoch.AttestationPhase", lambda v: v.attestation_phase, text),
-    Row("Epoch.AttestationReason", lambda v: v.attestation_reason, text, none=""),
-    Row("Epoch.TpmKind", lambda v: v.tpm_kind, text),
-    Row("Epoch.TpmSimulated", lambda v: None if v.tpm_kind is None else v.tpm_kind == SIMULATED, flag),
-    *_percentiles("Latency.Gate", lambda v: v.verify),
-    *_percentiles("Latency.Write", lambda v: v.write),
-    Row("Counters.Accepted", lambda v: v.accepted, count),
-    Row("Counters.Refused", lambda v: v.refused, total),
-    Row("Counters.RefusedByCode", lambda v: v.refused, counts),
-    Row("Counters.AlarmsByCode", lambda v: v.alarms, counts),
-    Row("Counters.ProofsOwed", lambda v: v.proofs_owed, count),
-    Row("Counters.ProofsReceived", lambda v: v.proofs_received, count),
-    Row("Counters.ProofsLate", lambda v: v.proofs_late, count),
-    Row("Counters.OldestOwed", lambda v: v.oldest_owed_ms, duration),
-    Row("Counters.GateLedgerSize", lambda v: v.ledger_size, count),
-)
-LOOP: Final = (
-    Row("ModuleDigest", lambda v: v.module_digest, text),
-    Row("DevelopmentKeys", lambda v: v.development_keys, flag),
-    Row("Epoch.AttestationFailures", lambda v: v.attestation_failures, small_count),
-    Row("Epoch.AttestationError", lambda v: v.attestation_error, text, none=""),
-    Row("Clock.Kind", lambda v: v.clock_kind, text),
-    Row("Clock.Hold", lambda v: v.clock_hold, text),
-    Row("Clock.ErrorBound", lambda v: v.clock_error_ns, nanoseconds),
-    Row("Clock.Reason", lambda v: v.clock_reason, text, none=""),
-    Row("Clock.DeltaE", lambda v: v.frame_to_verdict.p99_ms, duration),
-    Row("Clock.WSync", lambda v: v.w_sync_ns, nanoseconds),
-    Row("Clock.RealTime", lambda v: v.realtime, flag),
-    *_percentiles("Latency.FrameToVerdict", lambda v: v.frame_to_verdict),
-    *_percentiles("Latency.Proof", lambda v: v.prove),
-    *_percentiles("Latency.EndToEnd", lambda v: v.end_to_end),
-    *_percentiles("Latency.Unattributed", lambda v: v.unattributed, short=True),
-    Row("Counters.Cycles", lambda v: v.cycles, count),
-    Row("Counters.CyclesRefused", lambda v: v.refused, total),
-    Row("Counters.CyclesRefusedByReason", lambda v: v.refused, counts),
-    Row("Counters.Missed", lambda v: v.missed, count),
-    Row("Counters.Superseded", lambda v: v.superseded, count),
-    Row("Counters.KernelDropped", lambda v: v.kernel_dropped, count),
-    Row("Counters.Unanswered", lambda v: v.unanswered, count),
-    Row("Counters.Late", lambda v: v.late, count),
-    Row("Counters.DeviceLedgerSize", lambda v: v.ledger_size, count),
-)
-BRIDGE: Final = (
-    Row("Bridge.Connected", lambda v: v.connected, flag),
-    Row("Bridge.Forwarded", lambda v: v.forwarded, count),
-    Row("Bridge.BadQuality", lambda v: v.bad_quality, count),
-    Row("Bridge.DroppedByReason", lambda v: v.dropped, counts),
-)
-PROVER: Final = (
-    Row("Prover.Made", lambda v: v.made, count),
-    Row("Prover.Failed", lambda v: v.failed, count),
-    Row("Prover.Waiting", lambda v: v.waiting, count),
-    Row("Prover.KeepsUp", lambda v: v.keeps_up, flag),
-)
-EPOCH: Final = (Row("DeploymentDigest", lambda v: v.deployment_digest, text),)
-OPEN_EPOCH: Final = (
-    Row("Epoch.Opened", lambda v: v.opened_ns, moment),
-    Row("Epoch.BootPolicy", lambda v: v.boot_policy, text),
-    Row("Epoch.AkName", lambda v: v.ak_name, text),
-)
-HEALTH: Final = (
-    Row("DeviceHealth", lambda v: int(v.health), plain),
-    Row("DeviceHealthDiagnostics", lambda v: v.diagnostics, texts),
-)
-COMMAND: Final = (
-    Row("LastCommand.Record", lambda v: v.record, octets),
-    Row("LastCommand.Proof", lambda v: v.proof, octets),
-    Row("LastCommand.ProofKind", lambda v: int(v.proof_kind), plain),
-    Row("LastCommand.ProofVerified", lambda v: v.proof_verified, flag),
-    Row("LastCommand.Receipt", lambda v: v.receipt, octets),
-    Row("LastCommand.State", lambda v: v.state, text),
-    Row("LastCommand.Epoch", lambda v: v.epoch, count),
-    Row("LastCommand.Sequence", lambda v: v.sequence, count),
-    Row("LastCommand.Mode", lambda v: v.mode, mode),
-    Row("LastCommand.TimeQuality", lambda v: v.time_quality, text),
-    Row("LastCommand.SourceTime", lambda v: v.t_source_ns, moment),
-    Row("LastCommand.DecidedTime", lambda v: v.t_decided_ns, moment),
-    Row("LastCommand.AcceptedTime", lambda v: v.t_accepted_ns, moment),
-    Row("LastCommand.WrittenTime", lambda v: v.t_written_ns or None, moment),
-    Row("LastCommand.ReadBackTime", lambda v: v.t_read_back_ns or None, moment),
-)
-REFUSAL: Final = (
-    Row("LastRefusal.Party", lambda v: v.party, text),
-    Row("LastRefusal.Code", lambda v: v.code, text),
-    Row("LastRefusal.Found", lambda v: v.found, text),
-    Row("LastRefusal.Expected", lambda v: v.expected, text),
-    Row("LastRefusal.Time", lambda v: v.t_ns, moment),
-    Row("LastRefusal.Epoch", lambda v: v.epoch, count),
-    Row("LastRefusal.Sequence", lambda v: v.sequence, count),
-    Row("LastRefusal.Count", lambda v: v.count, count),
-    Row("LastRefusal.Record", lambda v: v.record, octets),
-)
-PROCESS: Final = (
-    Row("State", lambda v: v.state, text),
-    Row("Alive", lambda v: v.alive, flag),
-    Row("LastSeen", lambda v: v.t_ns, moment),
-    Row("ProcessId", lambda v: v.pid, small_count),
-)
 
 
 def readings(view: View, *, outputs: tuple[str, ...], processes: tuple[str, ...]) -> Iterator[Reading]:

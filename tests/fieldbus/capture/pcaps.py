@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 CLIENT, SERVER = b"\x0a\0\0\1", b"\x0a\0\0\2"
+MICROSECONDS, NANOSECONDS = 0xA1B2C3D4, 0xA1B23C4D
 T_NS = 1_800_000_000_123_456_789
 
 
@@ -38,9 +39,9 @@ def to_client(port: int, sequence: int, data: bytes, flags: int = 0x18) -> bytes
     return ethernet(ipv4(6, SERVER, CLIENT, tcp((port, 50_000), sequence, data, flags)))
 
 
-def pcap(frames: list[bytes], *, link_type: int = 1, order: str = "<", magic: int = 0xA1B23C4D) -> bytes:
+def pcap(frames: list[bytes], *, link_type: int = 1, order: str = "<", magic: int = NANOSECONDS) -> bytes:
     out = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, 262_144, link_type)
-    per_s = 10**9 if magic == 0xA1B23C4D else 10**6
+    per_s = 10**9 if magic == NANOSECONDS else 10**6
     fraction = T_NS % 10**9 * per_s // 10**9
     for frame in frames:
         out += struct.pack(order + "IIII", T_NS // 10**9, fraction, len(frame), len(frame)) + frame
@@ -52,13 +53,15 @@ def block(kind: int, body: bytes, order: str = "<") -> bytes:
     return struct.pack(order + "II", kind, 12 + len(body)) + body + struct.pack(order + "I", 12 + len(body))
 
 
-def pcapng(frames: list[bytes], *, order: str = "<", simple: bool = False) -> bytes:
+def pcapng(frames: list[bytes], *, order: str = "<", simple: bool = False, power: int = 9) -> bytes:
+    """``power``: times in units of 10^-power s; 6 is the default that needs no option."""
     out = block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1), order)
-    resolution = struct.pack(order + "HHBxxxHH", 9, 1, 9, 0, 0)
+    resolution = struct.pack(order + "HHBxxxHH", 9, 1, power, 0, 0) if power != 6 else b""
+    ticks = T_NS // 10 ** (9 - power)
     out += block(1, struct.pack(order + "HHI", 1, 0, 0) + resolution, order)
     out += block(5, b"statistics  ", order)
     for frame in frames:
-        head = struct.pack(order + "IIIII", 0, T_NS >> 32, T_NS & 0xFFFFFFFF, len(frame), len(frame))
+        head = struct.pack(order + "IIIII", 0, ticks >> 32, ticks & 0xFFFFFFFF, len(frame), len(frame))
         out += (
             block(3, struct.pack(order + "I", len(frame)) + frame, order) if simple else block(6, head + frame, order)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fieldbus.capture import CaptureError, Decoded, FrameResult, Options, Protocol, decode_file, parse_keys, plain
+from fieldbus.capture.dialogues import Whole
 from fieldbus.errors import FieldbusError
 from fieldbus.s7 import model as s7
 from fieldbus.s7 import pdu
 from fieldbus.slmp import frame
 from fieldbus.slmp import model as slmp
-from fieldbus.uadp import DataSetMessage, NetworkMessage, encode
+from fieldbus.uadp import (
+    BuiltinType,
+    DataSetMessage,
+    KeyRing,
+    NetworkMessage,
+    PublisherId,
+    PublisherIdType,
+    SecureWriter,
+    SecurityMode,
+    SecurityPolicy,
+    Variant,
+    encode,
+    split,
+)
 from tests.fieldbus.capture import pcaps
 
 ASK = pdu.encode(s7.Job(2, s7.ReadRequest((s7.Item(s7.Area.DATA_BLOCK, 0, 1, block=1),))))
@@ -46,22 +61,92 @@ S7_FRAMES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        pcaps.pcap(S7_FRAMES),
-        pcaps.pcap(S7_FRAMES, order=">", magic=0xA1B2C3D4),
-        pcaps.pcapng(S7_FRAMES),
-        pcaps.pcapng(S7_FRAMES, order=">"),
-    ],
-)
-def test_telegrams_of_a_stream_with_repeats_and_changed_order(tmp_path: Path, data: bytes) -> None:
-    results = read(tmp_path, data, Options(Protocol.S7))
+FORMS = {
+    f"{form}-{'big' if order == '>' else 'little'}-{'ns' if ns else 'us'}": (form, order, ns)
+    for form in ("pcap", "pcapng")
+    for order in "<>"
+    for ns in (True, False)
+}
+
+
+def written(form: str, order: str, ns: bool, frames: list[bytes]) -> bytes:
+    if form == "pcapng":
+        return pcaps.pcapng(frames, order=order, power=9 if ns else 6)
+    return pcaps.pcap(frames, order=order, magic=pcaps.NANOSECONDS if ns else pcaps.MICROSECONDS)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_telegrams_of_a_stream_with_repeats_and_changed_order(tmp_path: Path, name: str) -> None:
+    form, order, ns = FORMS[name]
+    results = read(tmp_path, written(form, order, ns, S7_FRAMES), Options(Protocol.S7))
     assert codes(results) == ["ok"] * 3
     assert [item.direction for item in results] == ["s2c", "c2s", "c2s"]
     assert [item.number for item in results] == [1, 2, 3]
     assert {item.conn for item in results} == {1}
-    assert {(item.t_ns or 0) // 1_000 for item in results} == {pcaps.T_NS // 1_000}
+    assert {item.t_ns for item in results} == {pcaps.T_NS if ns else pcaps.T_NS // 1_000 * 1_000}
+
+
+def chunked(sequence: int) -> tuple[NetworkMessage, tuple[NetworkMessage, ...]]:
+    """A message and its chunks."""
+    body = DataSetMessage(fields=(Variant(BuiltinType.STRING, "x" * 100),), sequence=sequence)
+    message = NetworkMessage(PublisherId(PublisherIdType.UINT16, 7), writer_ids=(1,), messages=(body,))
+    return message, split(message, 60)
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("secured", [False, True])
+def test_chunks_are_put_together_across_frames_udp_and_ethernet(tmp_path: Path, name: str, secured: bool) -> None:
+    form, order, ns = FORMS[name]
+    policy = SecurityPolicy.AES128_CTR
+    key = bytes(range(policy.key_data_bytes))
+    (ring,) = parse_keys(json.dumps([{"policy": "aes128-ctr", "token": 3, "key": key.hex()}]).encode())
+    writer = SecureWriter(ring, SecurityMode.SIGN_AND_ENCRYPT, 3)
+    first, pieces = chunked(1)
+    second, others = chunked(2)
+    mixed = [piece for pair in zip(reversed(pieces), others, strict=True) for piece in pair]
+    datagrams = [writer.seal(encode(piece)) if secured else encode(piece) for piece in mixed]
+    frames = [
+        pcaps.ethernet(data, 0xB62C, vlan=True)
+        if at % 2
+        else pcaps.ethernet(pcaps.ipv4(17, pcaps.CLIENT, pcaps.SERVER, pcaps.udp((5, 4840), data)))
+        for at, data in enumerate(datagrams)
+    ]
+    rings = parse_keys(json.dumps([{"policy": "aes128-ctr", "token": 3, "key": key.hex()}]).encode()) if secured else ()
+    results = read(tmp_path, written(form, order, ns, frames), Options(Protocol.UADP, rings=rings))
+    assert codes(results) == ["ok"] * len(mixed)
+    wholes = [item.decoded.meaning for item in results if isinstance(item.decoded, Decoded)]
+    found = [whole for whole in wholes if isinstance(whole, Whole)]
+    assert [whole.message for whole in found] == [first, second]
+    assert {whole.security is not None for whole in found} == {secured}
+    assert [isinstance(whole, Whole) for whole in wholes] == [False] * (len(mixed) - 2) + [True, True]
+
+
+def test_chunks_that_contradict_each_other_or_are_too_old_make_no_message(tmp_path: Path) -> None:
+    _, pieces = chunked(1)
+    last = pieces[-1]
+    assert last.chunk is not None
+    torn = replace(last, chunk=replace(last.chunk, offset=last.chunk.offset - 1))
+    lines = [json.dumps({"hex": encode(piece).hex(), "t": at * 10**9}) for at, piece in enumerate((*pieces[:-1], torn))]
+    results = read(tmp_path, "\n".join(lines).encode(), Options(Protocol.UADP))
+    assert codes(results)[-1] == "chunk-mismatch"
+    late = [json.dumps({"hex": encode(piece).hex(), "t": at * 10**10}) for at, piece in enumerate(pieces)]
+    results = read(tmp_path, "\n".join(late).encode(), Options(Protocol.UADP))
+    assert not any(isinstance(item.decoded, Decoded) and item.decoded.meaning for item in results)
+
+
+def test_keys_of_a_rotation_read_the_whole_capture_in_any_order(tmp_path: Path) -> None:
+    data = {token: bytes([token]) * SecurityPolicy.AES256_CTR.key_data_bytes for token in (7, 8, 9)}
+    entries = [{"policy": "aes256-ctr", "token": token, "key": key.hex()} for token, key in data.items()]
+    lines = []
+    for token in (7, 9, 8, 7, 9):
+        ring = KeyRing(SecurityPolicy.AES256_CTR)
+        ring.install(token, [data[token]])
+        sealed = SecureWriter(ring, SecurityMode.SIGN, token).seal(encode(chunked(0)[0]), force_key_reset=token == 9)
+        lines.append(json.dumps({"hex": sealed.hex()}))
+    options = Options(Protocol.UADP, rings=parse_keys(json.dumps(entries).encode()))
+    assert codes(read(tmp_path, "\n".join(lines).encode(), options)) == ["ok"] * 5
+    forged = lines[0].replace(lines[0][-6:-2], "0000")
+    assert codes(read(tmp_path, forged.encode(), options)) == ["signature"]
 
 
 def test_packets_without_time_and_other_links(tmp_path: Path) -> None:

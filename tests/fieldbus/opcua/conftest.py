@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fieldbus.opcua import Identity, SecureClient, TrustList, create_identity
-from tests.fieldbus.opcua.support import NAMESPACE, TAGS, MakeClient, Plc, free_port
+from fieldbus.opcua import Identity, ReconnectPolicy, SecureClient, TrustList, create_identity
+from tests.fieldbus.opcua.support import NAMESPACE, TAGS, WILD_TAGS, MakeClient, Plc, Wild, free_port
 
 
 @pytest.fixture(scope="session")
@@ -66,3 +66,44 @@ def make_client(plant: dict[str, Identity]) -> MakeClient:
         return SecureClient(plc.url, **(arguments | changes))  # type: ignore[arg-type]
 
     return make
+
+
+AS_IT_SHOULD = (
+    *("set drop 0", "set forget 0", "set repeat 0", "set mute 0", "set refuse_deadbands 0", "state 0", "level 255"),
+    *("set publishing_ms none", "set sampling_ms none", "set queue_max none", "skew 0", "set tell_renewals 0"),
+)
+CALM = ReconnectPolicy(first_s=0.02, max_s=0.1, health_s=30.0, verify_s=30.0)
+"""Nothing but what the test does happens."""
+
+
+@pytest.fixture(scope="session")
+def running_wild(plant: dict[str, Identity]) -> Iterator[Wild]:
+    server = Wild(plant["plc"].certificate_path.parent, free_port())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def wild(running_wild: Wild) -> Iterator[Wild]:
+    """The server of ``wild_server.py``, which behaves until the test says otherwise."""
+    yield running_wild
+    running_wild.do(*AS_IT_SHOULD)
+
+
+@pytest.fixture
+def make_wild_client(plant: dict[str, Identity]) -> MakeClient:
+    """A client of ``wild``; keyword arguments replace those of SecureClient."""
+
+    def client(wild: Wild, **changes: object) -> SecureClient:
+        arguments: dict[str, object] = {
+            "identity": plant["bridge"],
+            "server_certificate": plant["plc"].certificate_path,
+            "namespace_uri": NAMESPACE,
+            "tags": WILD_TAGS,
+            "deadline_s": 10.0,
+            "reconnect": CALM,
+        }
+        return SecureClient(wild.url, **(arguments | changes))  # type: ignore[arg-type]
+
+    return client

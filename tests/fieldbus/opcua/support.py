@@ -65,16 +65,17 @@ class Plc:
         process.stdout.close()
 
 
+WILD_TAGS = {"gap": "Mill/Gap", "speed": "Mill/Speed", "level": "Mill/Level"}
 WILD = Path(__file__).with_name("wild_server.py")
 
 
 @dataclass
 class Wild:
-    """The server process of ``wild_server.py``; ``do`` has it misbehave."""
+    """The server process of ``wild_server.py``, or another that takes commands; ``do`` has it misbehave."""
 
     folder: Path
     port: int
-    skew_s: float = 0.0
+    command: tuple[str, ...] = (sys.executable, str(WILD))
     process: subprocess.Popen[str] | None = field(default=None)
 
     @property
@@ -84,7 +85,7 @@ class Wild:
     def start(self) -> None:
         assert self.process is None
         self.process = subprocess.Popen(
-            [sys.executable, str(WILD), str(self.port), str(self.folder), str(self.skew_s)],
+            [*self.command, str(self.port), str(self.folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -105,7 +106,8 @@ class Wild:
     def _expect(self, word: str) -> None:
         assert self.process is not None
         assert self.process.stdout is not None
-        assert self.process.stdout.readline() == word + "\n"
+        while (line := self.process.stdout.readline()) != word + "\n":
+            assert line, "the server has ended"  # a library may print, too
 
     def stop(self) -> None:
         process, self.process = self.process, None

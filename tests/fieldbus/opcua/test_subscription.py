@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,51 +20,16 @@ from fieldbus.opcua import (
     Trigger,
     ValueSubscription,
 )
-from tests.fieldbus.opcua.support import Wild, free_port
+from tests.fieldbus.opcua.support import WILD_TAGS as TAGS
+from tests.fieldbus.opcua.support import MakeClient, Wild
 
-TAGS = {"gap": "Mill/Gap", "speed": "Mill/Speed", "level": "Mill/Level"}
 FAST = ReconnectPolicy(first_s=0.02, max_s=0.1, health_s=0.4, verify_s=0.1)
-CALM = ReconnectPolicy(first_s=0.02, max_s=0.1, health_s=30.0, verify_s=30.0)
 BAD_NO_COMMUNICATION = 0x80310000
 BAD_DATA_LOST = 0x809D0000
 BAD_OUT_OF_SERVICE = 0x808D0000
 BAD_NODE_UNKNOWN = 0x80340000
 BAD_FILTER = 0x80450000
 OVERFLOW = 0x0480
-AS_IT_SHOULD = (
-    *("set drop 0", "set forget 0", "set repeat 0", "set mute 0", "set refuse_deadbands 0", "state 0", "level 255"),
-    *("set publishing_ms none", "set sampling_ms none", "set queue_max none"),
-)
-
-
-@pytest.fixture(scope="module")
-def running(plant: dict[str, Identity]) -> Iterator[Wild]:
-    server = Wild(plant["plc"].certificate_path.parent, free_port())
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def wild(running: Wild) -> Iterator[Wild]:
-    yield running
-    running.do(*AS_IT_SHOULD)
-
-
-@pytest.fixture
-def make(plant: dict[str, Identity]) -> Any:
-    def client(wild: Wild, **changes: Any) -> SecureClient:
-        arguments: dict[str, Any] = {
-            "identity": plant["bridge"],
-            "server_certificate": plant["plc"].certificate_path,
-            "namespace_uri": "urn:tests:mill",
-            "tags": TAGS,
-            "deadline_s": 10.0,
-            "reconnect": CALM,
-        }
-        return SecureClient(wild.url, **(arguments | changes))
-
-    return client
 
 
 async def until(subscription: ValueSubscription, tag: str, wanted: Any) -> list[tuple[str, Any]]:
@@ -92,14 +56,14 @@ async def settled(wild: Wild, subscription: ValueSubscription, tag: str = "gap")
     await until(subscription, tag, value)
 
 
-async def test_deadbands_queues_and_triggers_are_the_tags_own(wild: Wild, make: Any) -> None:
+async def test_deadbands_queues_and_triggers_are_the_tags_own(wild: Wild, make_wild_client: MakeClient) -> None:
     items = {
         "gap": ItemOptions(deadband=Deadband(DeadbandKind.ABSOLUTE, 0.5), queue=5),
         "speed": ItemOptions(trigger=Trigger.STATUS_VALUE_TIMESTAMP, queue=3, discard_oldest=False),
         "level": ItemOptions(deadband=Deadband(DeadbandKind.PERCENT, 1.0, here=True), queue=5),
     }
     await write(wild, "Gap 1", "Speed 5", "Level 100")
-    async with make(wild) as client:
+    async with make_wild_client(wild) as client:
         subscription = await client.subscribe(
             ["gap", "speed", "level"], SubscriptionOptions(publishing_ms=10, items=items)
         )
@@ -120,12 +84,14 @@ async def test_deadbands_queues_and_triggers_are_the_tags_own(wild: Wild, make: 
         assert client.findings == ()
 
 
-async def test_a_deadband_in_percent_without_a_range_is_refused_by_name(wild: Wild, make: Any) -> None:
+async def test_a_deadband_in_percent_without_a_range_is_refused_by_name(
+    wild: Wild, make_wild_client: MakeClient
+) -> None:
     percent = Deadband(DeadbandKind.PERCENT, 1.0)
     here = Deadband(DeadbandKind.PERCENT, 1.0, here=True, span=100.0)
     items = {"gap": ItemOptions(deadband=percent), "speed": ItemOptions(deadband=here)}
     await write(wild, "Speed 5")
-    async with make(wild) as client:
+    async with make_wild_client(wild) as client:
         subscription = await client.subscribe(
             ["gap", "speed", "level"], SubscriptionOptions(publishing_ms=10, items=items)
         )
@@ -137,13 +103,15 @@ async def test_a_deadband_in_percent_without_a_range_is_refused_by_name(wild: Wi
         assert ("speed", 5.5) not in await until(subscription, "speed", 7.0)
 
 
-async def test_a_deadband_the_server_refuses_is_refused_unless_it_may_be_done_here(wild: Wild, make: Any) -> None:
+async def test_a_deadband_the_server_refuses_is_refused_unless_it_may_be_done_here(
+    wild: Wild, make_wild_client: MakeClient
+) -> None:
     await asyncio.to_thread(wild.do, "set refuse_deadbands 1", "write Speed 5")
     items = {
         "gap": ItemOptions(deadband=Deadband(DeadbandKind.ABSOLUTE, 1.0)),
         "speed": ItemOptions(deadband=Deadband(DeadbandKind.ABSOLUTE, 1.0, here=True)),
     }
-    async with make(wild) as client:
+    async with make_wild_client(wild) as client:
         subscription = await client.subscribe(["gap", "speed"], SubscriptionOptions(publishing_ms=10, items=items))
         assert subscription.refused == {"gap": BAD_FILTER}
         assert {item.code for item in subscription.findings} == {"deadband-refused", "deadband-here", "item-refused"}
@@ -153,10 +121,10 @@ async def test_a_deadband_the_server_refuses_is_refused_unless_it_may_be_done_he
         assert ("speed", 5.5) not in seen
 
 
-async def test_a_server_that_ignores_its_deadband_is_found_out(wild: Wild, make: Any) -> None:
+async def test_a_server_that_ignores_its_deadband_is_found_out(wild: Wild, make_wild_client: MakeClient) -> None:
     items = {"level": ItemOptions(deadband=Deadband(DeadbandKind.PERCENT, 10.0))}
     await write(wild, "Level 100")
-    async with make(wild) as client:
+    async with make_wild_client(wild) as client:
         subscription = await client.subscribe(["level"], SubscriptionOptions(publishing_ms=10, items=items))
         await until(subscription, "level", 100.0)
         await write(wild, "Level 101")
@@ -165,10 +133,10 @@ async def test_a_server_that_ignores_its_deadband_is_found_out(wild: Wild, make:
         assert [item.code for item in subscription.findings] == ["deadband-ignored"]
 
 
-async def test_revised_intervals_are_judged_against_the_latency_claim(wild: Wild, make: Any) -> None:
+async def test_revised_intervals_are_judged_against_the_latency_claim(wild: Wild, make_wild_client: MakeClient) -> None:
     await asyncio.to_thread(wild.do, "set publishing_ms 50", "set sampling_ms 50", "set queue_max 2")
     options = SubscriptionOptions(publishing_ms=1, sampling_ms=1, item_queue=10, latency_ms_max=20)
-    async with make(wild) as client:
+    async with make_wild_client(wild) as client:
         subscription = await client.subscribe(["gap"], options)
         revised = subscription.revisions
         assert (revised.publishing_ms, revised.latency_ms, revised.items["gap"].queue) == (50.0, 100.0, 2)
@@ -182,8 +150,10 @@ async def test_revised_intervals_are_judged_against_the_latency_claim(wild: Wild
         assert kept.findings == ()
 
 
-async def test_overflow_bits_and_values_nobody_took_are_counted_by_tag(wild: Wild, make: Any) -> None:
-    async with make(wild) as client:
+async def test_overflow_bits_and_values_nobody_took_are_counted_by_tag(
+    wild: Wild, make_wild_client: MakeClient
+) -> None:
+    async with make_wild_client(wild) as client:
         options = SubscriptionOptions(publishing_ms=10, item_queue=10, hand_over=4)
         subscription = await client.subscribe(["gap", "speed"], options)
         await settled(wild, subscription)
@@ -196,8 +166,10 @@ async def test_overflow_bits_and_values_nobody_took_are_counted_by_tag(wild: Wil
         assert [item.code for item in subscription.findings] == ["queue-overflow"]
 
 
-async def test_a_notification_that_is_missing_is_asked_for_again_in_order(wild: Wild, make: Any) -> None:
-    async with make(wild) as client:
+async def test_a_notification_that_is_missing_is_asked_for_again_in_order(
+    wild: Wild, make_wild_client: MakeClient
+) -> None:
+    async with make_wild_client(wild) as client:
         subscription = await client.subscribe(["gap"], SubscriptionOptions(publishing_ms=10, item_queue=10))
         await settled(wild, subscription)
         await asyncio.to_thread(wild.do, "set drop 1", "write Gap -1")
@@ -207,8 +179,10 @@ async def test_a_notification_that_is_missing_is_asked_for_again_in_order(wild: 
         assert subscription.losses == {}
 
 
-async def test_a_notification_that_is_gone_makes_values_bad_and_then_current(wild: Wild, make: Any) -> None:
-    async with make(wild) as client:
+async def test_a_notification_that_is_gone_makes_values_bad_and_then_current(
+    wild: Wild, make_wild_client: MakeClient
+) -> None:
+    async with make_wild_client(wild) as client:
         subscription = await client.subscribe(["gap", "speed"], SubscriptionOptions(publishing_ms=10))
         await settled(wild, subscription)
         await asyncio.to_thread(wild.do, "set drop 1", "set forget 1", "write Gap -2")
@@ -220,8 +194,8 @@ async def test_a_notification_that_is_gone_makes_values_bad_and_then_current(wil
         assert client.connects_total == 1
 
 
-async def test_a_notification_that_comes_twice_is_taken_once(wild: Wild, make: Any) -> None:
-    async with make(wild) as client:
+async def test_a_notification_that_comes_twice_is_taken_once(wild: Wild, make_wild_client: MakeClient) -> None:
+    async with make_wild_client(wild) as client:
         subscription = await client.subscribe(["gap"], SubscriptionOptions(publishing_ms=10, item_queue=10))
         await settled(wild, subscription)
         await asyncio.to_thread(wild.do, "set repeat 1", "write Gap -3")
@@ -242,9 +216,9 @@ async def test_a_notification_that_comes_twice_is_taken_once(wild: Wild, make: A
     ],
 )
 async def test_a_subscription_that_the_server_ended_is_made_anew(
-    wild: Wild, make: Any, command: str, reason: str
+    wild: Wild, make_wild_client: MakeClient, command: str, reason: str
 ) -> None:
-    async with make(wild, reconnect=FAST) as client:
+    async with make_wild_client(wild, reconnect=FAST) as client:
         subscription = await client.subscribe(["gap"], SubscriptionOptions(publishing_ms=10))
         await settled(wild, subscription)
         await asyncio.to_thread(wild.do, command)
@@ -255,29 +229,33 @@ async def test_a_subscription_that_the_server_ended_is_made_anew(
         assert client.connects_total == 1
 
 
-async def test_a_server_that_says_it_is_out_of_service_has_no_good_values(wild: Wild, make: Any) -> None:
-    async with make(wild, reconnect=FAST) as client:
+async def test_a_server_that_says_it_is_out_of_service_has_no_good_values(
+    wild: Wild, make_wild_client: MakeClient
+) -> None:
+    async with make_wild_client(wild, reconnect=FAST) as client:
         subscription = await client.subscribe(["gap"], SubscriptionOptions(publishing_ms=10))
         await settled(wild, subscription)
-        for command, code in (("state 4", "server-state"), ("level 1", "service-level")):
-            await asyncio.to_thread(wild.do, command)
-            await until(subscription, "gap", BAD_OUT_OF_SERVICE)
-            assert not client.in_service
-            assert [item.code for item in client.findings] == [code]
-            await write(wild, f"Gap {next(fresh)}")
-            await asyncio.to_thread(wild.do, "state 0", "level 255")
-            await settled(wild, subscription)
-            assert client.in_service
-        await asyncio.to_thread(wild.do, "level 100")  # degraded: said, not acted upon
+        await asyncio.to_thread(wild.do, "state 4")
+        await until(subscription, "gap", BAD_OUT_OF_SERVICE)
+        assert not client.in_service
+        assert [item.code for item in client.findings] == ["server-state"]
+        await write(wild, "Gap -1")
+        await asyncio.to_thread(wild.do, "level 1", "state 0")  # running, but without data
         async with asyncio.timeout(30):
-            while not client.findings:
+            while [item.code for item in client.findings] != ["service-level"]:
                 await asyncio.sleep(0.01)
-        await settled(wild, subscription)
+        assert not client.in_service
+        assert await subscription.get(0.0) == []
+        await asyncio.to_thread(wild.do, "level 100")  # degraded: said, not acted upon
+        await until(subscription, "gap", -1.0)
         assert client.in_service
+        assert [item.code for item in client.findings] == ["service-level"]
 
 
-async def test_a_node_that_goes_and_comes_back_is_taken_up_without_a_reconnect(wild: Wild, make: Any) -> None:
-    async with make(wild, reconnect=FAST) as client:
+async def test_a_node_that_goes_and_comes_back_is_taken_up_without_a_reconnect(
+    wild: Wild, make_wild_client: MakeClient
+) -> None:
+    async with make_wild_client(wild, reconnect=FAST) as client:
         subscription = await client.subscribe(["gap", "speed"], SubscriptionOptions(publishing_ms=10))
         await settled(wild, subscription, "speed")
         await asyncio.to_thread(wild.do, "remove Speed")
@@ -291,10 +269,10 @@ async def test_a_node_that_goes_and_comes_back_is_taken_up_without_a_reconnect(w
         await settled(wild, subscription, "speed")
 
 
-async def test_values_are_bad_at_once_when_the_server_is_unplugged(wild: Wild, make: Any) -> None:
+async def test_values_are_bad_at_once_when_the_server_is_unplugged(wild: Wild, make_wild_client: MakeClient) -> None:
     """Without FIN: the process is stopped, so only its silence tells."""
     assert wild.process is not None
-    async with make(wild, reconnect=FAST) as client:
+    async with make_wild_client(wild, reconnect=FAST) as client:
         subscription = await client.subscribe(["gap", "speed"], SubscriptionOptions(publishing_ms=10))
         await settled(wild, subscription)
         wild.process.send_signal(signal.SIGSTOP)
@@ -310,8 +288,8 @@ async def test_values_are_bad_at_once_when_the_server_is_unplugged(wild: Wild, m
         await settled(wild, subscription)
 
 
-async def test_a_stale_burst_is_gated_by_source_time(wild: Wild, make: Any) -> None:
-    async with make(wild) as client:
+async def test_a_stale_burst_is_gated_by_source_time(wild: Wild, make_wild_client: MakeClient) -> None:
+    async with make_wild_client(wild) as client:
         options = SubscriptionOptions(publishing_ms=200, item_queue=100, source_age_ms_max=2_000)
         subscription = await client.subscribe(["gap"], options)
         await settled(wild, subscription)
@@ -322,7 +300,7 @@ async def test_a_stale_burst_is_gated_by_source_time(wild: Wild, make: Any) -> N
 
 
 async def test_a_dead_server_and_a_refused_item_hold_up_nobody(
-    wild: Wild, make: Any, plant: dict[str, Identity]
+    wild: Wild, make_wild_client: MakeClient, plant: dict[str, Identity]
 ) -> None:
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -331,7 +309,7 @@ async def test_a_dead_server_and_a_refused_item_hold_up_nobody(
     tags = TAGS | {"nosuch": "Mill/Nosuch"}
     async with (
         await asyncio.start_server(mute, "127.0.0.1", 0) as dead,
-        make(wild, tags=tags, missing_ok=True) as client,
+        make_wild_client(wild, tags=tags, missing_ok=True) as client,
     ):
         other = SecureClient(
             f"opc.tcp://127.0.0.1:{dead.sockets[0].getsockname()[1]}/",

@@ -1,7 +1,7 @@
 """An OPC UA server that misbehaves when told to, run as its own process by the subscription tests.
 
-Arguments: port, folder with identity ``plc`` and trust list ``trusted``, seconds by which its clock is off. Prints
-``ready``, then answers each line of its input, a command and its arguments, with ``ok``; ends when its input closes.
+Arguments: port, folder with identity ``plc`` and trust list ``trusted``. Prints ``ready``, then answers each line of
+its input, a command and its arguments, with ``ok``; ends when its input closes.
 """
 
 from __future__ import annotations
@@ -40,10 +40,13 @@ class Wild:
         self.forget = False
         self.repeat = 0
         self.mute = False
+        self.tell_renewals = False
+        """A new value shortly after each renewal of a channel, before the client has used its new token."""
         self.publishing_ms: float | None = None
         self.sampling_ms: float | None = None
         self.queue_max: int | None = None
         self.refuse_deadbands = False
+        self.renewals: list[asyncio.Task[None]] = []
         self.server: Any = None
         self.index = 0
         self.mill: Any = None
@@ -98,9 +101,17 @@ class Wild:
         service = self.server.iserver.subscription_service
         await service.delete_subscriptions([int(item.data.SubscriptionId) for item in self.outside()])
 
+    async def do_skew(self, seconds: str) -> None:
+        """The clock that the secure channel tells times by is off."""
+        shift_clock(float(seconds))
+
     async def do_cut(self) -> None:
         for processor in list(self.server.bserver.clients):
             processor.transport.abort()
+
+    async def tell_of_renewal(self) -> None:
+        await asyncio.sleep(0.05)
+        await self.do_write("Gap", str(1e6 + len(self.renewals)))
 
     def outside(self) -> list[Any]:
         service = self.server.iserver.subscription_service
@@ -116,6 +127,7 @@ def misbehave() -> None:
     publish = InternalSubscription.publish_results
     create = SubscriptionService.create_subscription
     item = MonitoredItemService._create_data_change_monitored_item
+    opened = asyncua.common.connection.SecureConnection.open
 
     async def forward_publish_response(self: Any, result: Any, requestdata: Any) -> None:
         if wild.drop and result.NotificationMessage.NotificationData:
@@ -152,6 +164,12 @@ def misbehave() -> None:
             result.RevisedQueueSize = min(result.RevisedQueueSize, int(wild.queue_max))
         return result
 
+    def open_channel(self: Any, params: Any, server: Any) -> Any:
+        if wild.tell_renewals and params.RequestType == ua.SecurityTokenRequestType.Renew:
+            wild.renewals.append(asyncio.create_task(wild.tell_of_renewal()))
+        return opened(self, params, server)
+
+    asyncua.common.connection.SecureConnection.open = open_channel
     UaProcessor.forward_publish_response = forward_publish_response
     InternalSubscription.publish_results = publish_results
     SubscriptionService.create_subscription = create_subscription
@@ -159,8 +177,6 @@ def misbehave() -> None:
 
 
 def shift_clock(seconds: float) -> None:
-    """asyncua's secure channel tells times by a clock that is off."""
-
     class Shifted(dt.datetime):
         @classmethod
         def now(cls, tz: Any = None) -> Any:
@@ -184,10 +200,8 @@ class Users:
         return User(role=UserRole.User, name=username)
 
 
-async def main(port: int, folder: Path, skew_s: float) -> None:
+async def main(port: int, folder: Path) -> None:
     identity: Identity = load_identity(folder / "plc.der", folder / "plc.key.pem")
-    if skew_s:
-        shift_clock(skew_s)
     misbehave()
     server = Server(user_manager=Users(TrustList(folder / "trusted")))
     await server.init()
@@ -215,4 +229,4 @@ def say(word: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])))
+    asyncio.run(main(int(sys.argv[1]), Path(sys.argv[2])))

@@ -17,7 +17,6 @@ from fieldbus.uadp import (
     SequenceEvent,
     SequenceTracker,
 )
-from sitsedge.gate.plc import HEARTBEAT_MODULUS
 from tests.fieldbus.troubles.loop_rig import ZEROS, LoopRig
 
 T_NS = 1_795_996_800_000_000_000
@@ -75,7 +74,3 @@ def test_uint32_of_nonces_ends_with_the_key_and_never_wraps_under_it() -> None:
         writer.write(t_source_ns=T_NS, values=ZEROS)
     sealer.rotate(2)
     assert reader.read(writer.write(t_source_ns=T_NS + 2, values=ZEROS)).sequence == 2
-
-
-def test_the_request_blocks_heartbeat_wraps_at_its_uint32() -> None:
-    assert HEARTBEAT_MODULUS == 2**32

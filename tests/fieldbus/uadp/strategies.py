@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from fieldbus.uadp import (
+    ActionAnnouncement,
     Announcement,
     ApplicationAnnouncement,
     BuiltinType,
@@ -16,6 +17,7 @@ from fieldbus.uadp import (
     DataSetLayout,
     DataSetMessage,
     DataValue,
+    DiagnosticInfo,
     ExpandedNodeId,
     ExtensionObject,
     FieldEncoding,
@@ -30,6 +32,7 @@ from fieldbus.uadp import (
     PublisherId,
     PublisherIdType,
     QualifiedName,
+    ResponderAnnouncement,
     SecurityHeader,
     StatusAnnouncement,
     Variant,
@@ -78,6 +81,7 @@ def scalars(kind: BuiltinType) -> st.SearchStrategy[Any]:
 
 
 texts = st.none() | st.text(max_size=8)
+i32 = st.integers(-(2**31), 2**31 - 1)
 node_ids = st.builds(
     NodeId,
     st.integers(0, 300) | st.integers(0, 0xFFFF),
@@ -94,6 +98,13 @@ OTHERS: dict[BuiltinType, st.SearchStrategy[Any]] = {
     BuiltinType.EXTENSIONOBJECT: st.one_of(
         st.builds(ExtensionObject, node_ids),
         st.builds(ExtensionObject, node_ids, st.binary(max_size=10), st.booleans()),
+    ),
+    BuiltinType.DIAGNOSTICINFO: st.recursive(
+        st.builds(DiagnosticInfo, *[st.none() | i32] * 4, texts, st.none() | st.integers(0, 0xFFFF_FFFF)),
+        lambda inner: st.builds(
+            DiagnosticInfo, st.none() | i32, additional_info=texts, inner_status=st.just(0x8001_0000), inner=inner
+        ),
+        max_leaves=3,
     ),
 }
 
@@ -343,6 +354,15 @@ announcement_bodies = st.one_of(
     ),
     st.builds(StatusAnnouncement, st.integers(0, 4)),
     st.builds(StatusAnnouncement, st.integers(0, 4), ticks, ticks),
+    st.builds(ResponderAnnouncement, up_to_two(connections)),
+    st.builds(
+        ActionAnnouncement,
+        u16,
+        st.lists(st.builds(conf.ActionTarget, u16, texts, localized_texts), min_size=1, max_size=1).map(tuple),
+        st.builds(meta.DataSetMetaData, name=texts),
+        data_set_metadata,
+        st.lists(st.builds(conf.ActionMethod, node_ids, node_ids), max_size=1).map(tuple),
+    ),
 )
 announcements = st.builds(Announcement, u16, announcement_bodies)
 probes = st.one_of(st.just(Probe(None)), st.just(Probe(1)), st.builds(Probe, st.sampled_from([2, 3]), up_to_two(u16)))

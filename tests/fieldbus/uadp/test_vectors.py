@@ -46,7 +46,7 @@ def test_every_code_of_the_decoder_has_a_vector() -> None:
     raised: set[str] = set()
     for name in ("decoder.py", "header.py", "cursor.py"):
         raised |= codes((package / name).read_text())
-    for name in ("values.py", "identifiers.py", "structures.py", "discovery.py"):
+    for name in ("values.py", "identifiers.py", "diagnostics.py", "structures.py", "discovery.py"):
         for function in (package / name).read_text().split("\ndef "):
             if not function.startswith(("encode_", "_encode_", "write_", "_write(", "wrap_")):
                 raised |= codes(function)

@@ -40,11 +40,12 @@ from sitsedge.server.model import (
     build,
 )
 from sitsedge.server.model.appliance import appliance_types
+from sitsedge.server.model.device_integration import device_integration
+from sitsedge.server.model.machines import machines
 from sitsedge.server.model.names import DI, MACHINERY, SITS
 from sitsedge.server.model.nodeset import FILE_NAME, nodeset_xml
 from sitsedge.server.model.readings import readings
 from sitsedge.server.model.space import Space
-from sitsedge.server.model.standard import device_integration, machines
 from sitsedge.server.model.units import CODES
 
 NODESET = Path(sitsedge.server.__file__).parent / "nodeset" / FILE_NAME
@@ -248,6 +249,7 @@ async def test_health_and_processes(server: Any, nodes: Nodes) -> None:
         {"outputs": (Output("gap", "mm", 1.0, 1.0),)},
         {"outputs": (Output("gap", "mm", 0.0, 1.0),) * 2},
         {"processes": ("a.b",)},
+        {"machine": MachineIdentity("", "Mills Inc.", "4711", "urn:mills:4711")},
         {"conditions": (ConditionConfig("Well", Health.NORMAL, ""),)},
     ],
 )

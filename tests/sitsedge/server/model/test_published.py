@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from asyncua import ua
 
-from sitsedge.server.model import standard
+import sitsedge.server
+from attest.command import Mode
+from sitsedge.server.model.appliance import appliance_types
+from sitsedge.server.model.device_integration import device_integration
+from sitsedge.server.model.machines import machines
+from sitsedge.server.model.names import SITS
+from sitsedge.server.model.nodeset import FILE_NAME
 from sitsedge.server.model.spec import HAS_MODELLING_RULE, HAS_TYPE_DEFINITION, UA, Id, Node
-from tests.support.nodesets import Published, published_nodeset
+from tests.support.nodesets import Published, node_opcua_loads, published_nodeset
 
+NODESET = Path(sitsedge.server.__file__).parent / "nodeset" / FILE_NAME
 CASES = {
-    "di": (standard.device_integration, "Opc.Ua.Di.NodeSet2.xml"),
-    "machinery": (standard.machines, "Opc.Ua.Machinery.NodeSet2.xml"),
+    "di": (device_integration, "Opc.Ua.Di.NodeSet2.xml"),
+    "machinery": (machines, "Opc.Ua.Machinery.NodeSet2.xml"),
 }
 
 
@@ -61,7 +69,7 @@ def hold(node: Node, nodes: dict[str, Published]) -> None:
 
 def test_the_comparison_notices_another_name_and_another_rule() -> None:
     nodes = published_nodeset("Opc.Ua.Di.NodeSet2.xml")
-    serial = next(node for node in standard.device_integration() if node.id.identifier == 6001)
+    serial = next(node for node in device_integration() if node.id.identifier == 6001)
     hold(serial, nodes)
     for wrong in (
         replace(serial, id=Id(serial.id.namespace, 6002)),
@@ -70,3 +78,14 @@ def test_the_comparison_notices_another_name_and_another_rule() -> None:
     ):
         with pytest.raises(AssertionError):
             hold(wrong, nodes)
+
+
+@pytest.mark.slow
+def test_node_opcua_takes_our_nodeset_after_the_published_ones() -> None:
+    answer = node_opcua_loads(NODESET, SITS)
+    types = {str(node.id.identifier): [node.kind.name, node.name.text] for node in appliance_types()}
+    assert answer["nodes"].items() >= types.items()
+    assert answer["supertype"] == "DeviceType"
+    assert {"Mode", "Verified", "Epoch", "LastCommand", "FetchRecord"} <= set(answer["components"])
+    assert answer["arguments"] == ["Record", "TreeSize", "InclusionProof", "Checkpoint"]
+    assert answer["modes"] == [mode.name for mode in Mode]

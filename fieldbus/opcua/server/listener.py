@@ -1,0 +1,117 @@
+"""The listening socket: who is let in, and a watch that ends what lasts too long. Written against asyncua 2.1.0."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from asyncua.server.binary_server_asyncio import BinaryServer
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+from fieldbus.opcua.certificates import check_validity
+from fieldbus.opcua.errors import CertificateError
+from fieldbus.opcua.server.guard import GuardedInternalServer
+from fieldbus.opcua.server.rate import Rate
+from fieldbus.opcua.server.transport import GuardedProtocol
+
+_log = logging.getLogger(__name__)
+
+WATCH_S = 0.25
+"""How often deadlines are looked at; they are seconds."""
+
+ADDRESSES_MAX = 1_024
+"""Addresses whose rate is remembered; over this all are forgotten, each to begin with a full burst again."""
+
+
+class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
+    """Admits connections and watches over them."""
+
+    iserver: GuardedInternalServer
+
+    def __init__(self, iserver: GuardedInternalServer, hostname: str, port: int, limits: Any) -> None:
+        super().__init__(iserver, hostname, port, limits)
+        self._rates: dict[str, Rate] = {}
+        self._watch_task: asyncio.Task[None] | None = None
+
+    @property
+    def policies(self) -> list[Any]:
+        """Policy factories of new connections."""
+        return list(self._policies)
+
+    def _make_protocol(self) -> GuardedProtocol:
+        return GuardedProtocol(self)
+
+    async def start(self) -> None:
+        """Listen and watch."""
+        await super().start()
+        self._watch_task = asyncio.create_task(self._watch())
+
+    async def stop(self) -> None:
+        """Stop both."""
+        if self._watch_task is not None:
+            self._watch_task.cancel()
+            await asyncio.gather(self._watch_task, return_exceptions=True)
+        await super().stop()
+
+    def admit(self, newcomer: GuardedProtocol) -> bool:
+        """Whether there is room; makes some by ending the oldest connection that has no session yet."""
+        limits = self.iserver.guard
+        address = str(newcomer.peer_name[0]) if newcomer.peer_name else ""
+        if not self._rate(address).take(time.monotonic()):
+            return False
+        waiting = [client for client in self.clients if client.pending()]
+        same = sum(bool(client.peer_name) and str(client.peer_name[0]) == address for client in waiting)
+        if same >= limits.pending_per_address:
+            return False
+        if len(waiting) >= limits.pending or (waiting and len(self.clients) >= limits.connections):
+            waiting[0].abort("others wait")  # clients are in the order they came
+            return True
+        return len(self.clients) < limits.connections
+
+    def _rate(self, address: str) -> Rate:
+        if address not in self._rates:
+            if len(self._rates) >= ADDRESSES_MAX:
+                self._rates.clear()
+            per_s = self.iserver.guard.connections_per_s
+            self._rates[address] = Rate(per_s=per_s, burst=per_s)
+        return self._rates[address]
+
+    async def _watch(self) -> None:
+        checked = time.monotonic()
+        while True:
+            await asyncio.sleep(WATCH_S)
+            now = time.monotonic()
+            for client in list(self.clients):
+                reason = client.overdue(now)
+                if reason is not None:
+                    client.abort(reason)
+            if now - checked >= self.iserver.guard.trust_check_s:
+                checked = now
+                await self._check_trust()
+
+    async def _check_trust(self) -> None:
+        """End the connections of certificates no longer trusted or past their term.
+
+        An unreadable trust list ends none: a torn copy of one file must not stop the plant's view. New
+        connections are refused while it lasts.
+        """
+        try:
+            trusted = await asyncio.to_thread(self.iserver.trusted.fingerprints)
+        except CertificateError as error:
+            _log.error("cannot check who is still trusted: %s", error)
+            return
+        for client in list(self.clients):
+            der = client.application()
+            if der is None:
+                continue
+            certificate = x509.load_der_x509_certificate(der)
+            try:
+                check_validity(certificate, label="the client certificate")
+            except CertificateError as error:
+                client.abort(str(error))
+                continue
+            if not client.pending() and certificate.fingerprint(hashes.SHA256()) not in trusted:
+                client.abort("its certificate is trusted no more")
