@@ -194,12 +194,18 @@ class Loop:
         except NetError as error:
             self._tally.refuse(CycleRefused("frame", found=f"{error.code}: {error.found}", expected=error.expected))
             return
+        self._tally.superseded += superseded
         if frames:
             self._tally.kernel_dropped = frames[-1].dropped_total
-        # What anybody may have sent must not displace the publisher's own frame: the newest authentic one counts.
-        while frames and not self._ending and not self._cycle(frames.pop()):
-            pass
-        self._tally.superseded += superseded + len(frames)
+        if not self._ending:
+            self._newest_authentic(frames)
+
+    def _newest_authentic(self, frames: list[ReceivedFrame]) -> None:
+        """A cycle of the newest frame; what anybody may have sent does not displace the publisher's own before it."""
+        while frames:
+            if self._cycle(frames.pop()):
+                self._tally.superseded += len(frames)
+                return
 
     def _cycle(self, frame: ReceivedFrame) -> bool:
         """False for a frame that the publisher's keys did not let in."""
