@@ -21,8 +21,8 @@ _KEPT_BY_CPU = ("SM", "SD")
 
 @dataclass(frozen=True, slots=True)
 class SlmpTag:
-    """A device as a tag. ``type`` None: a bit. ``words`` only for text. A type with a bit device (``X0``, ``M16``)
-    takes sixteen bits a word, the first one in bit 0; it must begin at a multiple of 16."""
+    """A device as a tag. ``type`` None: a bit. ``words`` only for text. A number with a bit device (``X0``, ``M16``) is
+    made of as many bits from there on, the first one the lowest."""
 
     name: str
     device: str
@@ -33,14 +33,9 @@ class SlmpTag:
 
 
 class SlmpConnector:
-<<<<<<< HEAD
-    """Polls tags one by one in the order they are declared. A CPU that is not in RUN gives bad values
-    (Bad_OutOfService) unless ``run_only`` is False; special relays and registers (SM, SD), which the CPU itself keeps,
-    stay good. Samples carry the time of their reception: devices have none."""
-=======
-    """Polls tags, neighbours in one request. A CPU that is not in RUN gives bad values
-    (Bad_OutOfService) unless ``run_only`` is False. Samples carry the time of their reception: devices have none."""
->>>>>>> main
+    """Polls tags, neighbours in one request. A CPU that is not in RUN gives bad values (Bad_OutOfService) unless
+    ``run_only`` is False; special relays and registers (SM, SD), which the CPU itself keeps, stay good. Samples carry
+    the time of their reception: devices have none."""
 
     def __init__(
         self,
@@ -50,26 +45,18 @@ class SlmpConnector:
         run_only: bool = True,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        """Raises SlmpError ``device-name``, ``device-unknown``, ``device-radix``, ``bit-device``, ``bit-word``,
-        ``text-length``."""
+        """Raises SlmpError ``device-name``, ``device-unknown``, ``device-radix``, ``bit-device``, ``text-length``."""
         self._client, self._tags, self._run_only, self._now_ns = client, tags, run_only, now_ns
         self._devices = [Device.named(tag.device, client.series) for tag in tags]
-<<<<<<< HEAD
-        for tag, device in zip(tags, self._devices, strict=True):
-            if tag.type is None and not device.bit:
-                raise SlmpError("bit-device", found=tag.device, expected="a word device with a type")
-            if tag.type is not None and device.bit and device.number % _WORD_BITS:
-                raise SlmpError("bit-word", found=tag.device, expected=f"a multiple of {_WORD_BITS} for a word of bits")
-            if tag.type is not None:
-                words_of(tag.type, tag.words)
-=======
         wanted: list[Wanted] = []
         for place, (tag, device) in enumerate(zip(tags, self._devices, strict=True)):
-            if (tag.type is None) is not device.bit:
-                raise SlmpError("bit-device", found=tag.device, expected="a bit device without type, a word with one")
-            wanted.append(Wanted(place, device, 1 if tag.type is None else words_of(tag.type, tag.words)))
+            if tag.type is None and not device.bit:
+                raise SlmpError("bit-device", found=tag.device, expected="a type for a word device")
+            if tag.type is WordType.TEXT and device.bit:
+                raise SlmpError("bit-device", found=f"text in {tag.device}", expected="a word device for text")
+            count = 1 if tag.type is None else words_of(tag.type, tag.words)
+            wanted.append(Wanted(place, device, count * _WORD_BITS if tag.type is not None and device.bit else count))
         self._batches = batches(wanted)
->>>>>>> main
         self.model = ""
         """The CPU's model, once connected."""
 
@@ -104,12 +91,6 @@ class SlmpConnector:
         except SlmpError as error:
             if not self._client.connected:
                 raise
-<<<<<<< HEAD
-            refused = error.code.startswith(_END_CODE)
-            status = quality(int(error.code.removeprefix(_END_CODE), 16)) if refused else BAD_DECODING
-            return bad(tag.name, tag.unit, status, self._now_ns())
-        if not running and device.kind not in _KEPT_BY_CPU:
-=======
             if len(batch.parts) == 1:
                 return {batch.parts[0].place: self._refused(self._tags[batch.parts[0].place], error)}
             found: dict[int, Sample] = {}
@@ -126,11 +107,10 @@ class SlmpConnector:
     def _sample(self, part: Wanted, points: tuple[int, ...] | tuple[bool, ...], running: bool) -> Sample:
         tag = self._tags[part.place]
         try:
-            value = points[0] if tag.type is None else decode_words(tag.type, points, tag.order)
+            value = points[0] if tag.type is None else decode_words(tag.type, _words(part, points), tag.order)
         except SlmpError as error:
             return self._refused(tag, error)
-        if not running:
->>>>>>> main
+        if not running and part.device.kind not in _KEPT_BY_CPU:
             return bad(tag.name, tag.unit, BAD_OUT_OF_SERVICE, self._now_ns())
         return good(tag.name, value, tag.unit, self._now_ns())
 
@@ -138,3 +118,11 @@ class SlmpConnector:
         refused = error.code.startswith(_END_CODE)
         status = quality(int(error.code.removeprefix(_END_CODE), 16)) if refused else BAD_DECODING
         return bad(tag.name, tag.unit, status, self._now_ns())
+
+
+def _words(part: Wanted, points: tuple[int, ...] | tuple[bool, ...]) -> tuple[int, ...]:
+    """The words, put together of their bits where the device has bits."""
+    if not part.device.bit:
+        return points
+    starts = range(0, len(points), _WORD_BITS)
+    return tuple(sum(points[start + bit] << bit for bit in range(_WORD_BITS)) for start in starts)

@@ -20,6 +20,7 @@ TAGS = {
     SlmpTag("m", "M3"): False,
     SlmpTag("contact", "TS5"): True,
     SlmpTag("inputs", "X10", WordType.UINT): 0x8001,
+    SlmpTag("odd", "X1F", WordType.UINT): 1,
     SlmpTag("coils", "Y0", WordType.UDINT): 0x0001_0001,
     SlmpTag("timer", "TN5", WordType.UINT): 120,
     SlmpTag("count", "D100", WordType.INT): -2,
@@ -74,7 +75,7 @@ async def test_bits_words_double_words_reals_and_text(code: DataCode, with_seria
     ("tag", "code"),
     [
         (SlmpTag("a", "D3"), "bit-device"),
-        (SlmpTag("a", "X1", WordType.UINT), "bit-word"),
+        (SlmpTag("a", "X0", WordType.TEXT, words=2), "bit-device"),
         (SlmpTag("a", "D3", WordType.TEXT), "text-length"),
         (SlmpTag("a", "XG", WordType.UINT), "device-name"),
         (SlmpTag("a", "M1F"), "device-radix"),
