@@ -50,6 +50,11 @@ class Feed:
         self.news = News()
 
     @property
+    def certificate_ends(self) -> Mapping[str, dt.datetime]:
+        """When each watched certificate ends, as far as it can be read."""
+        return self._certificates
+
+    @property
     def positions(self) -> dict[str, int]:
         """How far each ledger was read."""
         return {name: tail.position for name, (tail, _) in self._tails.items() if tail.position is not None}
