@@ -19,7 +19,7 @@ from sitsedge.server.tail import LedgerTail
 from sitsedge.telemetry import read_snapshot
 
 STEPS_MAX: Final = 8  # of one ledger in one look: some 16,000 records, what a start looks back at
-CERTIFICATES_S: Final = 60.0  # between two looks at the files
+CERTIFICATES_S: Final = 10.0  # between two looks at the files
 
 
 @dataclass(frozen=True, slots=True)
