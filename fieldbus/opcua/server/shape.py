@@ -202,7 +202,7 @@ def _dimensions(cursor: Cursor, length: int) -> None:
     product = 1
     for _ in range(count):
         product *= cursor.length(cursor.limits.array_length)
-    if count and product != length:
+    if not count or product != length:
         raise ShapeError(f"dimensions of {product} for {length} elements")
 
 
