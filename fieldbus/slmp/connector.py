@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fieldbus.sample import BAD_DECODING, BAD_OUT_OF_SERVICE, Sample, TagValue, bad, good
+from fieldbus.sample import BAD_DECODING, BAD_OUT_OF_SERVICE, Sample, bad, good
+from fieldbus.slmp.batches import Batch, Wanted, batches
 from fieldbus.slmp.client import CpuMode, SlmpClient
 from fieldbus.slmp.devices import Device
 from fieldbus.slmp.endcodes import quality
@@ -29,7 +30,7 @@ class SlmpTag:
 
 
 class SlmpConnector:
-    """Polls tags one by one in the order they are declared. A CPU that is not in RUN gives bad values
+    """Polls tags, neighbours in one request. A CPU that is not in RUN gives bad values
     (Bad_OutOfService) unless ``run_only`` is False. Samples carry the time of their reception: devices have none."""
 
     def __init__(
@@ -43,11 +44,12 @@ class SlmpConnector:
         """Raises SlmpError ``device-name``, ``device-unknown``, ``device-radix``, ``bit-device``, ``text-length``."""
         self._client, self._tags, self._run_only, self._now_ns = client, tags, run_only, now_ns
         self._devices = [Device.named(tag.device, client.series) for tag in tags]
-        for tag, device in zip(tags, self._devices, strict=True):
+        wanted: list[Wanted] = []
+        for place, (tag, device) in enumerate(zip(tags, self._devices, strict=True)):
             if (tag.type is None) is not device.bit:
                 raise SlmpError("bit-device", found=tag.device, expected="a bit device without type, a word with one")
-            if tag.type is not None:
-                words_of(tag.type, tag.words)
+            wanted.append(Wanted(place, device, 1 if tag.type is None else words_of(tag.type, tag.words)))
+        self._batches = batches(wanted)
         self.model = ""
         """The CPU's model, once connected."""
 
@@ -70,25 +72,42 @@ class SlmpConnector:
     async def read(self) -> tuple[Sample, ...]:
         """One sample per tag; a tag that the CPU refuses is bad, the others are not."""
         running = not self._run_only or (await self._client.state()).mode is CpuMode.RUN
-        return tuple(
-            [await self._sample(tag, device, running) for tag, device in zip(self._tags, self._devices, strict=True)]
-        )
+        found: dict[int, Sample] = {}
+        for batch in self._batches:
+            found |= await self._read(batch, running)
+        return tuple(found[place] for place in range(len(self._tags)))
 
-    async def _sample(self, tag: SlmpTag, device: Device, running: bool) -> Sample:
+    async def _read(self, batch: Batch, running: bool) -> dict[int, Sample]:
+        """The samples of a batch by place; if the CPU refuses it, those of its tags one by one."""
         try:
-            value = await self._value(tag, device)
+            points = await self._points(batch)
         except SlmpError as error:
             if not self._client.connected:
                 raise
-            refused = error.code.startswith(_END_CODE)
-            status = quality(int(error.code.removeprefix(_END_CODE), 16)) if refused else BAD_DECODING
-            return bad(tag.name, tag.unit, status, self._now_ns())
+            if len(batch.parts) == 1:
+                return {batch.parts[0].place: self._refused(self._tags[batch.parts[0].place], error)}
+            found: dict[int, Sample] = {}
+            for part in batch.parts:
+                found |= await self._read(Batch(part.device, part.count, (part,)), running)
+            return found
+        return {part.place: self._sample(part, points[batch.of(part)], running) for part in batch.parts}
+
+    async def _points(self, batch: Batch) -> tuple[int, ...] | tuple[bool, ...]:
+        if batch.first.bit:
+            return await self._client.bits(batch.first, batch.count)
+        return await self._client.words(batch.first, batch.count)
+
+    def _sample(self, part: Wanted, points: tuple[int, ...] | tuple[bool, ...], running: bool) -> Sample:
+        tag = self._tags[part.place]
+        try:
+            value = points[0] if tag.type is None else decode_words(tag.type, points, tag.order)
+        except SlmpError as error:
+            return self._refused(tag, error)
         if not running:
             return bad(tag.name, tag.unit, BAD_OUT_OF_SERVICE, self._now_ns())
         return good(tag.name, value, tag.unit, self._now_ns())
 
-    async def _value(self, tag: SlmpTag, device: Device) -> TagValue:
-        if tag.type is None:
-            return (await self._client.bits(device, 1))[0]
-        words = await self._client.words(device, words_of(tag.type, tag.words))
-        return decode_words(tag.type, words, tag.order)
+    def _refused(self, tag: SlmpTag, error: SlmpError) -> Sample:
+        refused = error.code.startswith(_END_CODE)
+        status = quality(int(error.code.removeprefix(_END_CODE), 16)) if refused else BAD_DECODING
+        return bad(tag.name, tag.unit, status, self._now_ns())

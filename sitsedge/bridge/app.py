@@ -73,16 +73,21 @@ class BridgeApp:
         )
 
     def _server(self, station: OpcUaStation, deliver: Deliver) -> RunningStation:
-        from fieldbus.opcua import load_identity  # loads asyncua: not where only controllers are polled
+        from fieldbus.opcua import Renewal, load_identity  # loads asyncua: not where only controllers are polled
         from sitsedge.bridge.stations.opcua import SubscribedStation
 
         config = self._config
         assert config.certificate is not None
         assert config.private_key is not None
+        certificate = self._base / config.certificate
+        if station.renew:  # a renewal that was cut off is finished first
+            identity = Renewal(certificate.parent, certificate.stem).load()
+        else:
+            identity = load_identity(certificate, self._base / config.private_key)
         return SubscribedStation(
             station,
             deliver,
-            identity=load_identity(self._base / config.certificate, self._base / config.private_key),
+            identity=identity,
             base=self._base,
             leads=station.name == config.trigger,
             source_age_ms_max=config.source_age_ms_max,

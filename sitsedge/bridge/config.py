@@ -7,6 +7,7 @@ file.
 from __future__ import annotations
 
 import ipaddress
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
@@ -81,7 +82,14 @@ class BridgeConfig(Strict):
             pinned = isinstance(station, OpcUaStation) and station.server_certificate is None
             if isinstance(station, OpcUaStation) and (pinned or self.certificate is None or self.private_key is None):
                 raise ValueError("'certificate', 'private_key' and the 'server_certificate' of each OPC UA station")
+            if isinstance(station, OpcUaStation) and station.renew and not self._renewable:
+                raise ValueError("'renew' only for files NAME.der and NAME.key.pem in one folder")
         return self
+
+    @property
+    def _renewable(self) -> bool:
+        certificate, key = Path(self.certificate or ""), Path(self.private_key or "")
+        return certificate.suffix == ".der" and key == certificate.with_name(f"{certificate.stem}.key.pem")
 
     def layout(self) -> DataSetLayout:
         """The DataSet that is sent: every tag a Double, in order."""

@@ -225,9 +225,10 @@ class LatestAssembler:
         self._newest_ns = 0
         self.dropped: Counter[str] = Counter()
         self.lacking: Mapping[str, int] = {}
+        self._lacked: Mapping[str, int] = {}
 
     def take(self, values: Sequence[ReadResult]) -> list[Sample]:
-        """See :class:`Assembler`; one sample for all of ``values``."""
+        """See :class:`Assembler`; one sample for all of ``values``, and for other tags that are lacking."""
         for result in values:
             if result.t_source_ns is None:
                 self.dropped[NO_SOURCE_TIMESTAMP] += 1
@@ -236,7 +237,9 @@ class LatestAssembler:
             self._newest_ns = max(self._newest_ns, result.t_source_ns)
             self._fields[result.tag] = field_of(result)
         fields = self._fields | {tag: FieldValue(None, status) for tag, status in self.lacking.items()}
-        return [Sample(self._newest_ns, tuple(fields[tag] for tag in self._fields))] if values else []
+        news = bool(values) or self.lacking != self._lacked
+        self._lacked = dict(self.lacking)
+        return [Sample(self._newest_ns, tuple(fields[tag] for tag in self._fields))] if news else []
 
     def reset(self) -> None:
         """See :class:`Assembler`."""

@@ -69,9 +69,13 @@ def _station(station: Station, base: Path, deployment: Deployment, leads: bool) 
 
 
 def _server(station: OpcUaStation, base: Path, deployment: Deployment) -> Iterator[Finding]:
-    name = station.server_certificate
-    if name is not None and not (base / name).exists():
-        yield "server_certificate", f"no such file {name!r}", "the certificate that the server must have"
+    for key in ("server_certificate", "next_server_certificate"):
+        name = getattr(station, key)
+        if name is not None and not (base / name).exists():
+            yield key, f"no such file {name!r}", "the certificate that the server must have"
+    secret = None if station.user is None else station.user.password_file
+    if secret is not None and not secret.startswith("credential:") and not (base / secret).exists():
+        yield "user.password_file", f"no such file {secret!r}", "a file of mode 0600 with the password in one line"
     age_ms = deployment.timing.source_age_ms_max
     if station.publishing_interval_ms > age_ms:
         yield "publishing_interval_ms", f"{station.publishing_interval_ms:g}", f"at most source_age_ms_max, {age_ms:g}"

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from fieldbus.opcua.options import Deadband, DeadbandKind
 from sitsedge.config.strict import FIELDS_MAX, Milliseconds, Port, Quantity, Strict
 
 StationName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
@@ -28,14 +29,46 @@ LAYOUTS_MAX = 8
 ROUTE_HOPS_MAX = 4
 
 
+class DeadbandKeys(Strict):
+    """Changes up to ``value`` are not reported (:class:`fieldbus.opcua.Deadband`): in the variable's unit, or in
+    percent of its EURange. ``here``: filtered by the bridge where the server cannot; ``span`` stands in for the range
+    then."""
+
+    kind: Literal["absolute", "percent"]
+    value: Annotated[float, Field(allow_inf_nan=False)]
+    here: bool = False
+    span: Annotated[float, Field(allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _allowed(self) -> DeadbandKeys:
+        self.deadband()
+        return self
+
+    def deadband(self) -> Deadband:
+        """As the client takes it. Raises ValueError for a value that makes no sense."""
+        return Deadband(DeadbandKind(self.kind), self.value, self.here, self.span)
+
+
+class UserKeys(Strict):
+    """User name of the session; the password is the one line of a file that only its owner can read, relative to the
+    deployment file, or ``credential:NAME`` of the service manager."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)]
+    password_file: Annotated[str, Field(min_length=1, max_length=255)]
+
+
 class OpcUaTag(Quantity):
-    """A subscribed variable: browse path below the Objects folder, in the station's namespace."""
+    """A subscribed variable: browse path below the Objects folder, in the station's namespace. ``sampling_ms`` and
+    ``queue`` are asked of the server for this tag alone."""
 
     path: Annotated[str, Field(min_length=1, max_length=255)]
+    sampling_ms: Annotated[float, Field(ge=0, le=3_600_000, allow_inf_nan=False)] | None = None
+    queue: Annotated[int, Field(ge=1, le=ITEM_QUEUE_MAX)] | None = None
+    deadband: DeadbandKeys | None = None
 
 
 class OpcUaKeys(Strict):
-    """An OPC UA server whose variables are subscribed.
+    """An OPC UA server whose variables are subscribed, signed and encrypted.
 
     ``trigger`` is the browse path of a variable whose change means that a cycle is complete (a row or scan counter):
     servers do not notify a value that stayed the same, so a cycle cannot be told by its values alone. Without it every
@@ -48,13 +81,21 @@ class OpcUaKeys(Strict):
     and no sample gets an older value than its own.
 
     ``server_certificate``: the pinned certificate, relative to the deployment file (default: ``STATE/pki/NAME.der``,
-    NAME being the station's, ``server`` where it is the only one).
+    NAME being the station's, ``server`` where it is the only one); ``next_server_certificate`` the one it is going to
+    have. ``notify``: ``status-value-timestamp`` also asks for values that were written again unchanged, so that a
+    cycle is complete without a trigger. ``renew``: this client's certificate is renewed before its end, and the new one
+    used once the server trusts it.
     """
 
     protocol: Literal["opcua"]
     endpoint: Annotated[str, Field(pattern=r"^opc\.tcp://[^\s/]+(:\d+)?(/\S*)?$")]
     namespace: Annotated[str, Field(min_length=1, max_length=255)]
     server_certificate: str | None = None
+    next_server_certificate: str | None = None
+    security_policy: Literal["Basic256Sha256", "Aes256_Sha256_RsaPss", "strongest"] = "Basic256Sha256"
+    user: UserKeys | None = None
+    renew: bool = False
+    notify: Literal["status-value", "status-value-timestamp"] = "status-value"
     publishing_interval_ms: Milliseconds = 10.0
     item_queue: Annotated[int, Field(ge=1, le=ITEM_QUEUE_MAX)] = ITEM_QUEUE_MAX
     trigger: Annotated[str, Field(min_length=1, max_length=255)] | None = None
@@ -62,6 +103,12 @@ class OpcUaKeys(Strict):
     deadline_ms: Milliseconds = 2000.0
     reconnect_ms_max: Milliseconds = 5000.0
     tags: Annotated[list[OpcUaTag], Field(min_length=1, max_length=FIELDS_MAX)]
+
+    @model_validator(mode="after")
+    def _deadbands(self) -> OpcUaKeys:
+        if self.notify != "status-value" and any(tag.deadband is not None for tag in self.tags):
+            raise ValueError("a 'deadband' only with notify: status-value")
+        return self
 
 
 class PolledKeys(Strict):

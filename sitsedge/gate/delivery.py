@@ -185,16 +185,17 @@ class Delivery:
     async def _read_back(self, job: _Job, written_ns: int) -> None:
         """Poll until the PLC shows this command or a later one, or the time for it is over."""
         try:
-            applied = await self._poll(job.sequence)
+            applied = await self._poll(job)
         finally:
             self._reading -= 1
         receipt = self._judge_read_back(job.verdict, applied, job.accepted_ns, written_ns)
         send_receipt(self._book, job.connection, receipt, job.timing)
 
-    async def _poll(self, sequence: int) -> Applied | ReadBackMismatch | None:
+    async def _poll(self, job: _Job) -> Applied | ReadBackMismatch | None:
         deadline = time.monotonic_ns() + self._setup.readback_ns
         wait_s = READBACK_FIRST_S
         applied: Applied | None = None
+        doubted = False
         while time.monotonic_ns() < deadline:
             await asyncio.sleep(wait_s)
             wait_s = READBACK_STEP_S
@@ -206,9 +207,16 @@ class Delivery:
                 log.warning("read-back: %s", error)
                 continue
             self.last_applied = applied
-            if self._newer(applied.sequence, sequence) is not None:
+            newer = self._newer(applied.sequence, job.sequence)
+            if newer is False and not doubted and not self._close(applied, job.verdict):
+                doubted, wait_s = True, 0.0  # a look may fall between the PLC's own writes: two of them are believed
+            elif newer is not None:
                 break
         return applied
+
+    def _close(self, applied: Applied, verdict: Accepted) -> bool:
+        pairs = zip(self._counts(applied), verdict.parsed.command.outputs, strict=True)
+        return all(abs(a - b) <= READBACK_TOLERANCE_COUNTS for a, b in pairs)
 
     def _newer(self, found: int, sequence: int) -> bool | None:
         """True: ``found`` was written after ``sequence``; False: it is the same; None: before, or not by this gate.
@@ -240,9 +248,7 @@ class Delivery:
             elif newer:
                 state = ReadBack.OK  # already the next command's values
             else:
-                pairs = zip(counts, command.outputs, strict=True)
-                close = all(abs(a - b) <= READBACK_TOLERANCE_COUNTS for a, b in pairs)
-                state = ReadBack.OK if close else ReadBack.NOT_APPLIED
+                state = ReadBack.OK if self._close(applied, verdict) else ReadBack.NOT_APPLIED
             self._mismatched = False
             self._note_application(state, command.header.sequence, applied)
         return receipt_of(

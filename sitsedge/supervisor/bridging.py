@@ -46,6 +46,10 @@ def _station(station: Station, base: Path, pki: Path) -> dict[str, Any]:
     data = station.model_dump(exclude_none=True)
     if isinstance(station, OpcUaStation):
         data["server_certificate"] = str(pinned_certificate(station, base, pki))
+        if station.next_server_certificate is not None:
+            data["next_server_certificate"] = str(base / station.next_server_certificate)
+        if station.user is not None and not station.user.password_file.startswith("credential:"):
+            data["user"]["password_file"] = str(base / station.user.password_file)
     if isinstance(station, S7Station):
         for layout in data["layouts"]:
             layout["file"] = str(base / layout["file"])

@@ -36,6 +36,7 @@ from fieldbus.sample import (
     Sample,
     TimeSource,
 )
+from fieldbus.slmp.batches import Wanted, batches
 from fieldbus.slmp.client import CpuMode as MelsecMode
 from fieldbus.slmp.client import SlmpClient
 from fieldbus.slmp.connector import SlmpConnector, SlmpTag
@@ -414,6 +415,38 @@ async def test_slmp_devices_as_samples(with_serial: bool) -> None:
     assert [sample.value for sample in samples] == [1480, 72.5, True, None]
     assert samples[3].status == BAD_NOT_FOUND
     assert connector.model == "Q03UDVCPU"
+
+
+async def test_slmp_neighbours_are_read_together_and_one_that_is_refused_spoils_no_other() -> None:
+    words = {("D", 100 + at): at for at in range(60)} | {("SD", 203): 0}
+    cpu = MelsecCpu(words, {("M", 7): True})
+    tags = (*(SlmpTag(f"d{at}", f"D{100 + at}", WordType.INT) for at in range(60)), SlmpTag("m", "M7"))
+    async with running(Protocol.SLMP, cpu.answer) as plc:
+        connector = SlmpConnector(slmp_client(plc), tags)
+        await connector.connect()
+        before = plc.requests
+        samples = await connector.read()
+        assert plc.requests - before == 5, "three for the CPU's state, the words, the bit"
+        assert [sample.value for sample in samples] == [*range(60), True]
+        cpu.refused[130] = 0xC056
+        samples = await connector.read()
+        assert [sample.value for sample in samples] == [*range(30), None, *range(31, 60), True]
+        assert samples[30].status == BAD_NOT_FOUND
+        await connector.close()
+
+
+def test_batches_hold_everything_asked_for_and_no_distant_points() -> None:
+    asked = [("D", 500, 2), ("D", 0, 1), ("D", 1, 2), ("D", 35, 1), ("D", 68, 400), ("W", 0, 1), ("D", 467, 14)]
+    wanted = [Wanted(place, Device(kind, at), count) for place, (kind, at, count) in enumerate(asked)]
+    made = batches(wanted)
+    assert [(batch.first, batch.count) for batch in made] == [
+        (Device("D", 0), 468), (Device("D", 467), 35), (Device("W", 0), 1),
+    ]  # fmt: skip
+    for batch in made:
+        for part in batch.parts:
+            points = range(batch.first.number, batch.first.number + batch.count)[batch.of(part)]
+            assert points == range(part.device.number, part.device.number + part.count)
+    assert sorted(part.place for batch in made for part in batch.parts) == list(range(len(asked)))
 
 
 @pytest.mark.parametrize(

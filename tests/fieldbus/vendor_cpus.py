@@ -217,7 +217,8 @@ class MelsecCpu:
                 found += [False] * (len(found) % 2)
                 out = bytes(found[at] << 4 | found[at + 1] for at in range(0, len(found), 2))
             case slmp.ReadBatch():
-                code = self.refused.get(body.device.number, 0)
+                asked = range(body.device.number, body.device.number + body.count)
+                code = next((code for number, code in self.refused.items() if number in asked), 0)
                 values = [self.words.get((body.device.kind, body.device.number + at), 0) for at in range(body.count)]
                 out = b"" if code else b"".join(value.to_bytes(2, "little") for value in values)
             case slmp.WriteWords() if self.keep_writes:

@@ -5,7 +5,8 @@ Rules, each kept before asyncua decodes anything (``shape`` walks the bytes firs
 1. Hello comes first and once, with buffers no smaller than the protocol allows.
 2. A channel is opened once and then renewed; its nonce has the policy's length, its token a bounded life.
 3. Without security it answers GetEndpoints and FindServers only; asyncua opens such a channel though none is offered.
-4. One session at a time, made and used with the channel's own certificate and the session's own token.
+4. One session at a time, made and used with the channel's own certificate and the session's own token; until it is
+   active, a message is one chunk.
 5. An answer larger than either side takes is replaced by a fault.
 """
 
@@ -152,6 +153,8 @@ class GuardedProcessor(UaProcessor):  # type: ignore[misc]
             raise Refused(Code.BadTcpMessageTypeInvalid, f"message type {kind!r}")
         elif not self._connection.is_open():
             raise Refused(Code.BadSecureChannelIdInvalid, "no open channel")
+        elif header.ChunkType != ua.ChunkType.Single and not self.active():
+            raise Refused(Code.BadTcpMessageTooLarge, "a message in chunks before a session is active")
         return bool(await super().process(header, body))
 
     def _hello(self, body: Any) -> bool:
@@ -168,7 +171,7 @@ class GuardedProcessor(UaProcessor):  # type: ignore[misc]
 
     def _check_opening(self, header: Any, body: Any) -> None:
         """Look at the certificate before any private key is used."""
-        if not self.iserver.may_shake_hands():
+        if not self.iserver.may_shake_hands(str(self.name[0]) if self.name else ""):
             raise Refused(Code.BadTcpServerTooBusy, "too many handshakes at once")
         data = bytes(body)[: header.body_size]
         shape.check(ua.AsymmetricAlgorithmHeader, data, self._guard, whole=False)

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from asyncua import ua
+from asyncua.ua import uaprotocol_auto
 
 from fieldbus.opcua.server.subscriptions import is_number
 
@@ -42,7 +43,7 @@ def refusal(filter_: Any, read_value: Any, aspace: Any) -> int | None:
         return _event_refusal(filter_)
     if filter_ is None or (isinstance(filter_, ua.ExtensionObject) and filter_.TypeId.is_null()):
         return None
-    if not isinstance(filter_, ua.DataChangeFilter):
+    if not isinstance(filter_, uaprotocol_auto.DataChangeFilter):  # what is decoded; ua has a subclass of it
         return int(ua.StatusCodes.BadFilterNotAllowed)
     if filter_.DeadbandType == ua.DeadbandType.None_:
         return None

@@ -74,12 +74,14 @@ class Access:
         return access
 
     def require(self, node_id: Any, role: Role, *, changes: bool | None = None) -> None:
-        """Let ``role`` and above call this method, or write this variable.
+        """Let ``role`` and above call this method, or write this variable (a NodeId, or a Node).
 
         ``changes``: what it does changes something, so that a named user is needed (default: whenever more than
         an observer is). Others get Bad_UserAccessDenied for that operation only.
         """
-        self._rules[node_id] = _Rule(role, role > Role.OBSERVER if changes is None else changes)
+        self._rules[getattr(node_id, "nodeid", node_id)] = _Rule(
+            role, role > Role.OBSERVER if changes is None else changes
+        )
 
     def knows(self, node_id: Any) -> bool:
         """Whether a rule was given for this node."""

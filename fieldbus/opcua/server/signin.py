@@ -16,11 +16,10 @@ from asyncua.crypto.security_policies import SecurityPolicyAes256Sha256RsaPss, S
 
 from fieldbus.opcua.errors import OpcUaError
 from fieldbus.opcua.server.throttle import Throttle
-from fieldbus.opcua.server.users import PASSWORD_BYTES_MAX, UserBook, erase
+from fieldbus.opcua.server.users import PASSWORD_BYTES_MAX, User, UserBook, erase
 
 _log = logging.getLogger(__name__)
 
-NAME_CHARS_MAX = 64
 PARALLEL_MAX = 2
 """Passwords checked at one time: each takes 32 MiB and a processor."""
 
@@ -62,33 +61,35 @@ class SignIn:
         """The grant of a right password, which is overwritten; ServiceError Bad_UserAccessDenied else.
 
         One application's attempts go one after another, so that two at once are not two free guesses. The answer
-        does not say whether the name, the password or the delay was the reason.
+        does not say whether the name, the password or the delay was the reason; the log names known users only, as
+        a password is easily typed where the name belongs.
         """
         try:
-            lock = self._locks.setdefault(application, asyncio.Lock())
-            async with lock:
+            async with self._locks.setdefault(application, asyncio.Lock()):
+                known = name if self._book.user(name) is not None else "an unknown name"
                 wait = self._throttle.wait_s(name, application)
                 if wait > 0.0:
-                    _log.warning("sign-in of %r at %s comes %.1f s too early", name[:NAME_CHARS_MAX], application, wait)
+                    _log.warning("sign-in of %s at %s comes %.1f s too early", known, application, wait)
                     raise ServiceError(ua.StatusCodes.BadUserAccessDenied)
-                return await self._verify(name, password, application)
+                self._throttle.begin(name, application)
+                # Shielded: who hangs up frees no place for one more hash beside the one that still runs.
+                user = await asyncio.shield(asyncio.ensure_future(self._verify(name, password)))
+                if user is None:
+                    _log.warning("refused to sign in %s at %s", known, application)
+                    raise ServiceError(ua.StatusCodes.BadUserAccessDenied)
+                self._throttle.succeeded(name, application)
+                _log.info("%s signed in at %s", name, application)
+                return Grant(name, user.salt)
         finally:
             erase(password)
 
-    async def _verify(self, name: str, password: bytearray, application: str) -> Grant:
+    async def _verify(self, name: str, password: bytearray) -> User | None:
         try:
             self._book.refresh()
         except OpcUaError as error:
             _log.error("nobody can sign in: %s", error)
         async with self._gate:
-            user = await asyncio.to_thread(self._book.verify, name, password)
-        if user is None:
-            self._throttle.failed(name, application)
-            _log.warning("refused to sign in %r at %s", name[:NAME_CHARS_MAX], application)
-            raise ServiceError(ua.StatusCodes.BadUserAccessDenied)
-        self._throttle.succeeded(name, application)
-        _log.info("%s signed in at %s", name, application)
-        return Grant(name, user.salt)
+            return await asyncio.to_thread(self._book.verify, name, password)
 
 
 def password_of(token: Any, *, nonce: bytes, key: Any, policy_uri: str) -> bytearray:

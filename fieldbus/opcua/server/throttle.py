@@ -57,15 +57,19 @@ class Throttle:
         counts = (self._users.get((user, application)), self._applications.get(application))
         return max([0.0, *(count.until - now for count in counts if count is not None)])
 
-    def failed(self, user: str, application: str) -> None:
-        """Count one failure."""
+    def begin(self, user: str, application: str) -> None:
+        """Count an attempt as failed before its result is known: whoever hangs up meanwhile has guessed, too."""
         now = self._clock()
         _count(self._users, (user, application), now, USER_FREE)
         _count(self._applications, application, now, APPLICATION_FREE)
 
     def succeeded(self, user: str, application: str) -> None:
-        """Forget the failures of this user at this application."""
+        """Forget the failures of this user at this application, and that the last attempt was counted as one."""
         self._users.pop((user, application), None)
+        count = self._applications.get(application)
+        if count is not None:
+            count.failures -= 1
+            count.until = min(count.until, self._clock())
 
 
 def _count(counts: OrderedDict[_K, _Count], key: _K, now: float, free: int) -> None:

@@ -106,8 +106,6 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
     def data_received(self, data: bytes) -> None:
         """Keep at most one chunk and what came with it; then stop reading until it is worked on."""
         self._received += data
-        if self._chunk_since is None:
-            self._chunk_since = time.monotonic()
         if len(self._received) >= self._guard.chunk_bytes and self.transport is not None:
             self.transport.pause_reading()
             self._reading_paused = True
@@ -150,19 +148,24 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
     def _next_chunk(self) -> bytes | None:
         """The next whole chunk; raises Refused as soon as the first eight bytes are wrong."""
         data = self._received
-        if len(data) < HEADER_BYTES:
-            self._chunk_since = self._chunk_since if data else None
-            self._resume()
-            return None
-        kind, final, size = bytes(data[:3]), bytes(data[3:4]), int.from_bytes(data[4:8], "little")
-        _check_header(kind, final, size, self._guard.chunk_bytes)
+        size = self._size() if len(data) >= HEADER_BYTES else HEADER_BYTES
         if len(data) < size:
+            if not data:
+                self._chunk_since = None
+            elif self._chunk_since is None:
+                self._chunk_since = time.monotonic()
             self._resume()
             return None
         chunk = bytes(data[:size])
         del data[:size]
-        self._chunk_since = time.monotonic() if data else None
+        self._chunk_since = None
         return chunk
+
+    def _size(self) -> int:
+        data = self._received
+        kind, final, size = bytes(data[:3]), bytes(data[3:4]), int.from_bytes(data[4:8], "little")
+        _check_header(kind, final, size, self._guard.chunk_bytes)
+        return size
 
     def _resume(self) -> None:
         if self._reading_paused and self.transport is not None and not self.transport.is_closing():
@@ -209,7 +212,7 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
         if not self.pending():
             self._idle_since = now
         waits = (
-            (self._chunk_since if self._may_write.is_set() else None, limits.chunk_s, "a chunk that does not end"),
+            (self._chunk_since, limits.chunk_s, "a chunk that does not end"),
             (self._message_since, limits.message_s, "a message that does not end"),
             (self._stalled_since, limits.stalled_s, "answers are not read"),
             (self._idle_since, limits.activation_s, "no active session"),
@@ -220,6 +223,11 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
         if processor is not None and processor.connection.expired(now):
             return "the channel was not renewed"
         return None
+
+    @property
+    def address(self) -> str:
+        """The peer's address without its port."""
+        return str(self.peer_name[0]) if self.peer_name else ""
 
     def application(self) -> bytes | None:
         """The certificate of the secured channel."""

@@ -71,7 +71,8 @@ def _type_fits(variant: Any, node_id: Any, aspace: Any) -> bool:
     if current is not None and current.VariantType is not ua.VariantType.Null:
         if variant.VariantType is not current.VariantType:
             return False
-        return variant.VariantType is not ua.VariantType.ExtensionObject or type(variant.Value) is type(current.Value)
+        is_structure = variant.VariantType is ua.VariantType.ExtensionObject
+        return not is_structure or isinstance(current.Value, type(variant.Value))
     declared = _attribute(aspace, node_id, ua.AttributeIds.DataType)
     if not isinstance(declared, ua.NodeId) or declared.NamespaceIndex != 0 or not isinstance(declared.Identifier, int):
         return False

@@ -11,25 +11,34 @@ from typing import Any
 
 from fieldbus.opcua import (
     CertificateError,
+    Finding,
     Identity,
+    ItemOptions,
     OpcUaError,
+    PolicyChoice,
+    ReadResult,
     ReconnectPolicy,
+    Renewal,
     SecureClient,
     SubscriptionOptions,
+    Trigger,
+    UserCredential,
     ValueSubscription,
     load_certificate,
 )
 from sitsedge.bridge.combine import StationSample
 from sitsedge.bridge.sample import (
     BAD_GONE,
+    BAD_WAITING,
     Assembler,
+    FieldValue,
     LatestAssembler,
     SameTimestampAssembler,
     TriggerAssembler,
     bad_fields,
 )
 from sitsedge.bridge.stations import Deliver
-from sitsedge.config.stations import OpcUaStation
+from sitsedge.config.stations import OpcUaStation, OpcUaTag
 
 POLL_S = 0.25
 """Longest wait for values before the connection's state is looked at again."""
@@ -38,6 +47,7 @@ HAND_OVER_MAX = 8_192
 """Values held for a busy assembler; with 64 tags that is 128 samples, after which the oldest go and are counted."""
 
 FIRST_WAIT_S = 0.2
+LATENCY_CLAIM = "latency-claim"
 OVERFLOW = "overflow"
 SERVER_OVERFLOW = "server-overflow"
 TRIGGER = "(trigger)"
@@ -88,6 +98,10 @@ class SubscribedStation:
             namespace_uri=station.namespace,
             tags=self._paths,
             deadline_s=station.deadline_ms / _MS_PER_S,
+            policy=PolicyChoice(station.security_policy),
+            user=_user(station, base),
+            next_server_certificate=_beside(base, station.next_server_certificate),
+            renewal=_renewal(station, identity),
             reconnect=ReconnectPolicy(
                 first_s=min(FIRST_WAIT_S, station.reconnect_ms_max / _MS_PER_S),
                 max_s=station.reconnect_ms_max / _MS_PER_S,
@@ -95,7 +109,8 @@ class SubscribedStation:
         )
         self._subscription: ValueSubscription | None = None
         self._connects_seen = 0
-        self._lost = self._ending = False
+        self._ending = False
+        self._gone: dict[str, int] = {}
         self._first_error: OpcUaError | None = None
         self._bad: dict[str, int] = {}
         self._samples = 0
@@ -118,7 +133,7 @@ class SubscribedStation:
         """See :class:`~sitsedge.bridge.stations.RunningStation`."""
         if not self._client.connected or self._subscription is None:
             return "connecting"
-        return "degraded" if self._lacking() or self._claim() else "running"
+        return "degraded" if self._unmonitored() or self._claim() is not None else "running"
 
     async def run(self) -> None:
         """Until cancelled. Raises OpcUaError for a server that contradicts the configuration at first contact, also
@@ -128,18 +143,15 @@ class SubscribedStation:
         if self._subscription is None:
             return
         self._connects_seen = self._client.connects_total
-        asked_ms, revised_ms = self._station.publishing_interval_ms, self._subscription.revised_publishing_ms
-        claim = self._claim()
-        if claim is not None:
+        if (claim := self._claim()) is not None:
             raise OpcUaError(
-                "latency-claim",
-                found=claim.partition(": ")[2],
+                claim.code,
+                found=f"{self.name}: {claim.text}",
                 expected="values that are not too old before they are published",
-                hint="raise timing.source_age_ms_max, or have the server allow a shorter interval",
+                hint="raise timing.source_age_ms_max, or have the server allow shorter intervals",
             )
-        if revised_ms > asked_ms:
-            # Notes on servers in the field: some turn 1 ms into 50 ms without a word.
-            log.warning("%s: the server publishes every %g ms, asked were %g", self.name, revised_ms, asked_ms)
+        for finding in self._client.findings:
+            log.warning("%s: %s: %s", self.name, finding.code, finding.text)
         while not self._ending:
             await self._pass_on(self._subscription)
 
@@ -152,6 +164,9 @@ class SubscribedStation:
             publishing_ms=self._station.publishing_interval_ms,
             item_queue=self._station.item_queue,
             hand_over=HAND_OVER_MAX,
+            trigger=Trigger(self._station.notify),
+            items={tag.name: _item(tag) for tag in self._station.tags},
+            latency_ms_max=self._age_ms_max,
         )
         while not self._ending:
             try:
@@ -182,24 +197,36 @@ class SubscribedStation:
 
     async def _pass_on(self, subscription: ValueSubscription) -> None:
         values = await subscription.get(POLL_S)
-        if not self._client.connected and not self._lost:
-            self._lost = True
-            self.look(time.time_ns())
         if self._client.connects_total != self._connects_seen:
-            self._connects_seen, self._lost = self._client.connects_total, False
+            self._connects_seen = self._client.connects_total
             self._assembler.reset()
+            self._gone.clear()
             log.info("%s: connected again, %d times by now", self.name, self._connects_seen)
+        timed = [value for value in values if not self._ended(value)]
         self._assembler.lacking = self._lacking()
-        for sample in self._assembler.take(values):
+        for sample in self._assembler.take(timed):
             self._say(StationSample(sample.t_source_ns, sample.fields, self._held))
+        if len(timed) < len(values):
+            self.look(time.time_ns())
+
+    def _ended(self, value: ReadResult) -> bool:
+        """Whether ``value`` says that a tag has none any more, as the client does for a lost connection: it has no
+        time, and stands until the server says something else of the tag. (A tag that has none yet is another thing.)"""
+        if value.t_source_ns is None and value.status >> 30 >= 2 and value.status != BAD_WAITING:
+            self._gone[value.tag] = value.status
+            return True
+        self._gone.pop(value.tag, None)
+        return False
 
     def look(self, now_ns: int) -> None:
         """Say again that there are no values: without a connection, or without the tag that triggers."""
         lacking = self._lacking()
-        if self._client.connected and self._trigger not in lacking and set(self._names) - set(lacking):
-            return
-        status = BAD_NODE_UNKNOWN if self._client.connected else BAD_GONE
-        self._say(StationSample(now_ns, bad_fields(len(self._names), status), self._held))
+        if not self._client.connected:
+            self._assembler.reset()
+            self._say(StationSample(now_ns, bad_fields(len(self._names), BAD_GONE), self._held))
+        elif not self._held and (self._trigger in lacking or not set(self._names) - set(lacking)):
+            fields = [FieldValue(None, lacking.get(name, BAD_GONE)) for name in self._names]
+            self._say(StationSample(now_ns, tuple(fields)))
 
     def _say(self, sample: StationSample) -> None:
         self._bad = {name: field.status for name, field in zip(self._names, sample.fields, strict=True) if field.status}
@@ -207,20 +234,28 @@ class SubscribedStation:
         self._deliver(sample)
 
     def _lacking(self) -> dict[str, int]:
-        """Tags without values: not on the server now, or not monitored by it."""
+        """Tags without values now, with the reason."""
+        return self._gone | self._unmonitored()
+
+    def _unmonitored(self) -> dict[str, int]:
+        """Tags that are not on the server now, or not monitored by it."""
         missing = dict.fromkeys(self._client.missing, BAD_NODE_UNKNOWN)
         return missing if self._subscription is None else self._subscription.refused | missing
 
-    def _claim(self) -> str | None:
-        revised_ms = 0.0 if self._subscription is None else self._subscription.revised_publishing_ms
-        if revised_ms <= self._age_ms_max:
-            return None
-        allowed = f"the deployment allows values of {self._age_ms_max:g} ms"
-        return f"latency-claim: the server publishes every {revised_ms:g} ms, {allowed}"
+    def _claim(self) -> Finding | None:
+        """The finding that the server's revised intervals cannot keep the deployment's claim."""
+        return next((finding for finding in self._client.findings if finding.code == LATENCY_CLAIM), None)
+
+    def _days_left(self) -> dict[str, int]:
+        """Days that each certificate has, the client's and the server's."""
+        try:
+            return {term.label: term.days_left for term in self._client.certificates}
+        except CertificateError:
+            return {}  # a finding says why
 
     def status(self) -> dict[str, Any]:
         """What the snapshot says of it; ``dropped`` is by reason, over the process' life."""
-        subscription, claim = self._subscription, self._claim()
+        subscription = self._subscription
         dropped: Counter[str] = Counter(self._assembler.dropped)
         if subscription is not None:
             dropped += Counter(
@@ -235,8 +270,9 @@ class SubscribedStation:
             "connected": self._client.connected,
             "connects": self._client.connects_total,
             "last_error": None if error is None else str(error),
-            "missing_tags": sorted(self._lacking()),
-            "findings": [] if claim is None else [claim],
+            "missing_tags": sorted(self._unmonitored()),
+            "findings": [f"{finding.code}: {finding.text}" for finding in self._client.findings],
+            "certificate_days_left": self._days_left(),
             "bad_tags": {name: f"{status:#010x}" for name, status in sorted(self._bad.items())},
             "publishing_interval_ms": self._station.publishing_interval_ms,
             "revised_interval_ms": None if subscription is None else subscription.revised_publishing_ms,
@@ -247,3 +283,26 @@ class SubscribedStation:
     async def close(self) -> None:
         """End the connection."""
         await self._client.close()
+
+
+def _item(tag: OpcUaTag) -> ItemOptions:
+    deadband = None if tag.deadband is None else tag.deadband.deadband()
+    return ItemOptions(sampling_ms=tag.sampling_ms, queue=tag.queue, deadband=deadband)
+
+
+def _user(station: OpcUaStation, base: Path) -> UserCredential | None:
+    user = station.user
+    if user is None:
+        return None
+    kept = user.password_file.startswith("credential:")
+    return UserCredential(user.name, user.password_file if kept else str(base / user.password_file))
+
+
+def _beside(base: Path, name: str | None) -> Path | None:
+    return None if name is None else base / name
+
+
+def _renewal(station: OpcUaStation, identity: Identity) -> Renewal | None:
+    if not station.renew:
+        return None
+    return Renewal(identity.certificate_path.parent, identity.certificate_path.stem)

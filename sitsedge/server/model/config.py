@@ -13,6 +13,7 @@ from sitsedge.server.model.view import Health
 OUTPUTS_MAX: Final = 1024  # as many as a circuit has
 PROCESSES_MAX: Final = 16
 CONDITIONS_MAX: Final = 64
+MACHINE_NAME_MAX: Final = 255  # a BrowseName may have 512 (OPC 10000-3, 8.3)
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
 DEVICE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 
@@ -50,6 +51,11 @@ class MachineIdentity:
     location: str = ""
     asset_id: str = ""
     year_of_construction: int | None = None
+
+    @property
+    def nameable(self) -> bool:
+        """Whether the name can be a BrowseName."""
+        return self.name.isprintable() and 1 <= len(self.name) <= MACHINE_NAME_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +100,20 @@ class ModelConfig:
         for kind, names, most in kinds:
             wrong = [name for name in names if NAME.match(name) is None]
             if wrong or len(set(names)) != len(names) or len(names) > most:
-                found = repr(wrong[0])[:80] if wrong else f"{len(names)} {kind}"
                 expected = f"at most {most} different names of letters, digits, '_' and '-'"
-                raise SitsError("model-config", found=found, expected=expected)
+                raise _wrong(wrong[0] if wrong else f"{len(names)} {kind}", expected)
         if DEVICE_NAME.match(self.name) is None:
-            raise SitsError("model-config", found=repr(self.name)[:80], expected="a name of a device")
-        if self.machine is not None and not (self.machine.name.isprintable() and 1 <= len(self.machine.name) <= 64):
-            raise SitsError(
-                "model-config", found=repr(self.machine.name)[:80], expected="a machine's name of 1..64 characters"
-            )
+            raise _wrong(self.name, "a device's name")
+        if self.machine is not None and not self.machine.nameable:
+            raise _wrong(self.machine.name, f"a machine's name of 1..{MACHINE_NAME_MAX} printable characters")
         for output in self.outputs:
             if output.unit not in CODES:
-                raise SitsError("model-config", found=repr(output.unit)[:80], expected="a unit of deployment files")
+                raise _wrong(output.unit, "a unit of deployment files")
             if not output.low < output.high:
-                raise SitsError("model-config", found=f"{output.low} to {output.high}", expected="low below high")
+                raise _wrong(f"{output.low} to {output.high}", "low below high")
         if any(condition.health is Health.NORMAL for condition in self.conditions):
-            raise SitsError("model-config", found="an alarm that means NORMAL", expected="one of the others of NE 107")
+            raise _wrong("an alarm that means NORMAL", "one of the other signals of NE 107")
+
+
+def _wrong(found: str, expected: str) -> SitsError:
+    return SitsError("model-config", found=repr(found)[:80], expected=expected)

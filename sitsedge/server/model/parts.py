@@ -113,7 +113,7 @@ def _output() -> list[Node]:
 
 
 def _events() -> list[Node]:
-    """Events are types with properties (OPC 10000-3, 4.6.2)."""
+    """Events are types with properties (OPC 10000-3, 9)."""
     name = "CommandRefusedEventType"
     return [
         own_type(name, base(ua.ObjectIds.SystemEventType), "The gate refused a command."),

@@ -1,6 +1,6 @@
 """From a view to one reading a variable: value, StatusCode, source time. Pure, so that every rule can be tested alone.
 
-The rules (codes of OPC 10000-4, 7.39.2, and OPC 10000-8, 6.4.3):
+The rules (codes of OPC 10000-4, 7.39.2, and OPC 10000-8, 6.3):
 
 * never heard of: Bad_WaitingForInitialData;
 * heard of, but this value is not known: Bad_NoData, never a zero;

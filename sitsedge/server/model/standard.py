@@ -125,7 +125,7 @@ def property_node(node: Id, parent: Id, name: str, data_type: Id, value: Any, me
 
 
 def default_name(node: int, parent: Id, name: Name) -> Node:
-    """DefaultInstanceBrowseName (OPC 10000-3, 4.5.1)."""
+    """DefaultInstanceBrowseName of a type (OPC 10000-3)."""
     meaning = "How instances of this type are called."
     own = Id(parent.namespace, node)
     return property_node(own, parent, "DefaultInstanceBrowseName", QUALIFIED_NAME, name, meaning)
@@ -139,7 +139,7 @@ def enum_strings(node: Id, enumeration: Node) -> Node:
 
 
 def metadata(edition: Edition, root: Id, numbers: dict[str, Id], *, subset: bool) -> list[Node]:
-    """The NamespaceMetadata object of a namespace (OPC 10000-5, 6.3.14)."""
+    """The NamespaceMetadata object of a namespace (OPC 10000-5, NamespaceMetadataType)."""
     meaning = f"Which edition of {edition.uri} this server shows" + (", in part." if subset else ".")
     top = Node(
         root,

@@ -60,7 +60,7 @@ CODES: Final = {
 
 
 def unit_id(code: str) -> int:
-    """UnitId of a UNECE code: its characters, big-endian (OPC 10000-8, Annex B)."""
+    """UnitId of a UNECE code: its characters, big-endian (OPC 10000-8, 5.6.3)."""
     return int.from_bytes(code.encode("ascii"), "big")
 
 

@@ -70,7 +70,7 @@ def make_client(plant: dict[str, Identity]) -> MakeClient:
 
 AS_IT_SHOULD = (
     *("set drop 0", "set forget 0", "set repeat 0", "set mute 0", "set refuse_deadbands 0", "state 0", "level 255"),
-    *("set publishing_ms none", "set sampling_ms none", "set queue_max none", "skew 0"),
+    *("set publishing_ms none", "set sampling_ms none", "set queue_max none", "skew 0", "set tell_renewals 0"),
 )
 CALM = ReconnectPolicy(first_s=0.02, max_s=0.1, health_s=30.0, verify_s=30.0)
 """Nothing but what the test does happens."""

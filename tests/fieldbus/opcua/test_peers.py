@@ -140,7 +140,7 @@ async def test_open62541_as_server(plant: dict[str, Identity], make_wild_client:
         ) as client:
             assert client._client.security_policy.URI.endswith("Aes256_Sha256_RsaPss")
             subscription = await client.subscribe(
-                list(OPEN62541_TAGS), SubscriptionOptions(publishing_ms=1, items=items, latency_ms_max=5)
+                list(OPEN62541_TAGS), SubscriptionOptions(publishing_ms=1, sampling_ms=1, items=items, latency_ms_max=5)
             )
             assert subscription.revisions.publishing_ms == 5.0
             assert {"latency-claim", "deadband-no-range", "queue-revised"} <= {item.code for item in client.findings}

@@ -235,21 +235,21 @@ async def test_a_server_that_says_it_is_out_of_service_has_no_good_values(
     async with make_wild_client(wild, reconnect=FAST) as client:
         subscription = await client.subscribe(["gap"], SubscriptionOptions(publishing_ms=10))
         await settled(wild, subscription)
-        for command, code in (("state 4", "server-state"), ("level 1", "service-level")):
-            await asyncio.to_thread(wild.do, command)
-            await until(subscription, "gap", BAD_OUT_OF_SERVICE)
-            assert not client.in_service
-            assert [item.code for item in client.findings] == [code]
-            await write(wild, f"Gap {next(fresh)}")
-            await asyncio.to_thread(wild.do, "state 0", "level 255")
-            await settled(wild, subscription)
-            assert client.in_service
-        await asyncio.to_thread(wild.do, "level 100")  # degraded: said, not acted upon
+        await asyncio.to_thread(wild.do, "state 4")
+        await until(subscription, "gap", BAD_OUT_OF_SERVICE)
+        assert not client.in_service
+        assert [item.code for item in client.findings] == ["server-state"]
+        await write(wild, "Gap -1")
+        await asyncio.to_thread(wild.do, "level 1", "state 0")  # running, but without data
         async with asyncio.timeout(30):
-            while not client.findings:
+            while [item.code for item in client.findings] != ["service-level"]:
                 await asyncio.sleep(0.01)
-        await settled(wild, subscription)
+        assert not client.in_service
+        assert await subscription.get(0.0) == []
+        await asyncio.to_thread(wild.do, "level 100")  # degraded: said, not acted upon
+        await until(subscription, "gap", -1.0)
         assert client.in_service
+        assert [item.code for item in client.findings] == ["service-level"]
 
 
 async def test_a_node_that_goes_and_comes_back_is_taken_up_without_a_reconnect(

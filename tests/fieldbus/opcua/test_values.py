@@ -84,6 +84,7 @@ def test_an_answer_keeps_quality_and_times() -> None:
         StatusCode=ua.StatusCode(0x40000000),
         SourceTimestamp=naive,
         ServerTimestamp=NOON,
+        SourcePicoseconds=9_999,  # ignored on purpose: below what any clock here can tell
     )
     result = from_data_value("t", value)
     assert (result.value, result.status, result.good) == (1.5, 0x40000000, False)

@@ -40,10 +40,13 @@ class Wild:
         self.forget = False
         self.repeat = 0
         self.mute = False
+        self.tell_renewals = False
+        """A new value shortly after each renewal of a channel, before the client has used its new token."""
         self.publishing_ms: float | None = None
         self.sampling_ms: float | None = None
         self.queue_max: int | None = None
         self.refuse_deadbands = False
+        self.renewals: list[asyncio.Task[None]] = []
         self.server: Any = None
         self.index = 0
         self.mill: Any = None
@@ -106,6 +109,10 @@ class Wild:
         for processor in list(self.server.bserver.clients):
             processor.transport.abort()
 
+    async def tell_of_renewal(self) -> None:
+        await asyncio.sleep(0.05)
+        await self.do_write("Gap", str(1e6 + len(self.renewals)))
+
     def outside(self) -> list[Any]:
         service = self.server.iserver.subscription_service
         return [item for item in service.subscriptions.values() if item.pub_request_callback is not None]
@@ -120,6 +127,7 @@ def misbehave() -> None:
     publish = InternalSubscription.publish_results
     create = SubscriptionService.create_subscription
     item = MonitoredItemService._create_data_change_monitored_item
+    opened = asyncua.common.connection.SecureConnection.open
 
     async def forward_publish_response(self: Any, result: Any, requestdata: Any) -> None:
         if wild.drop and result.NotificationMessage.NotificationData:
@@ -156,6 +164,12 @@ def misbehave() -> None:
             result.RevisedQueueSize = min(result.RevisedQueueSize, int(wild.queue_max))
         return result
 
+    def open_channel(self: Any, params: Any, server: Any) -> Any:
+        if wild.tell_renewals and params.RequestType == ua.SecurityTokenRequestType.Renew:
+            wild.renewals.append(asyncio.create_task(wild.tell_of_renewal()))
+        return opened(self, params, server)
+
+    asyncua.common.connection.SecureConnection.open = open_channel
     UaProcessor.forward_publish_response = forward_publish_response
     InternalSubscription.publish_results = publish_results
     SubscriptionService.create_subscription = create_subscription

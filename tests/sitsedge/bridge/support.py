@@ -96,6 +96,7 @@ class Bridge:
         self.folder = folder
         self.receiver = UdpReceiver("127.0.0.1", 0)
         self.process: subprocess.Popen[str] | None = None
+        self._reader: LayoutReader | None = None
         self.config: dict[str, Any] = {
             "version": 2,
             "stations": list(stations),
@@ -138,7 +139,10 @@ class Bridge:
         )
 
     def reader(self) -> LayoutReader:
-        return LayoutReader(load_model(self.folder / "bridge.json", BridgeConfig).layout())
+        """Made once: on reading, the file is composed and checked."""
+        if self._reader is None:
+            self._reader = LayoutReader(load_model(self.folder / "bridge.json", BridgeConfig).layout())
+        return self._reader
 
     def snapshot(self) -> dict[str, Any]:
         try:

@@ -51,6 +51,7 @@ class MisbehavingPlc:
         self.applies_other_values = False
         self.loses_answers = False
         self.holds_something_else = False
+        self.torn_once = False
         self.written: list[int] = []
         self.read_gate, self.write_gate = asyncio.Event(), asyncio.Event()
         self.read_gate.set()
@@ -77,6 +78,9 @@ class MisbehavingPlc:
             raise ReadBackMismatch("plc-read-back", found="0", expected="100")
         if self.refuses_reads:
             raise PlcError("plc-read", found="BadTimeout", expected="a read value")
+        if self.torn_once:
+            self.torn_once = False
+            return Applied(self.applied.sequence, (0.0, 0.0), True)
         return self.applied
 
     connected = True
@@ -238,6 +242,13 @@ async def test_a_fault_of_this_program_ends_the_gate(rig: Rig, monkeypatch: pyte
         while rig.delivery.failure is None:
             await asyncio.sleep(0)
     assert isinstance(rig.delivery.failure, ZeroDivisionError)
+
+
+async def test_a_look_between_the_plc_s_own_writes_is_looked_at_again(rig: Rig) -> None:
+    rig.plc.torn_once = True
+    await rig.deliver(1)
+    assert (await receipt(rig)).state is ReadBack.OK
+    assert rig.records(RecordKind.ALARM) == []
 
 
 @pytest.mark.parametrize("fault", ["never_applies", "in_manual", "applies_other_values"])
