@@ -65,6 +65,7 @@ USAGE_CODES = frozenset(
         "line-length",
         "source-unbridged",
         "time-zone",
+        "rack-slot",
         "seal-file",
         "seal-pcrs",
         "seal-key-file",

@@ -127,6 +127,8 @@ def render(state: StateDir) -> Group:
         parts.append(_stations(snapshots["bridge"].data))
     if "sitsd" in snapshots:
         parts += [_cycles(snapshots["sitsd"].data, snapshots), _latency(snapshots["sitsd"].data)]
+    if "server" in snapshots:
+        parts.append(_server(snapshots["server"].data))
     return Group(*parts)
 
 
@@ -198,6 +200,24 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
     plant = snapshots["plant"].data if "plant" in snapshots else {}
     if "thickness_std_mm" in plant:
         table.add_row("thickness deviation (std)", f"{1000 * float(plant['thickness_std_mm']):.1f} µm")
+    return table
+
+
+def _server(server: dict[str, Any]) -> Table:
+    """The appliance's own OPC UA server: where, who looks, and what it raises."""
+    table = _table("OPC UA server", "what", "value")
+    table.add_row("endpoint", str(server.get("endpoint", "?")))
+    table.add_row("device health", str(server.get("health", "?")))
+    table.add_row("sessions", f"{server.get('sessions', 0)}, {server.get('subscriptions', 0)} subscriptions")
+    days = server.get("certificate_days")
+    if days is not None:
+        table.add_row("certificate", "ENDED: no client can connect" if days < 0 else f"good for {days} days")
+    waiting = server.get("unacknowledged", [])
+    for name, message in server.get("alarms", {}).items():
+        table.add_row(f"alarm: {name}", f"{message}{' (nobody has acknowledged it)' if name in waiting else ''}")
+    for name in waiting:
+        if name not in server.get("alarms", {}):
+            table.add_row(f"alarm: {name}", "gone; nobody has acknowledged it")
     return table
 
 

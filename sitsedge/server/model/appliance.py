@@ -12,8 +12,8 @@ from typing import Final
 from asyncua import ua
 
 from sitsedge.server.model.declare import group, method, own_type, tables, variable, variables
-from sitsedge.server.model.device_integration import DEVICE_TYPE, HEALTH_ALARMS
-from sitsedge.server.model.machines import COMPONENT_IDENTIFICATION
+from sitsedge.server.model.device_integration import DEVICE_TYPE, HEALTH_ALARMS, device_integration
+from sitsedge.server.model.machines import COMPONENT_IDENTIFICATION, machines
 from sitsedge.server.model.names import DI, SITS, SITS_EDITION, sits, sits_name
 from sitsedge.server.model.parts import (
     COMMAND_REFUSED,
@@ -44,6 +44,8 @@ from sitsedge.server.model.spec import (
     Link,
     Name,
     Node,
+    Types,
+    completed,
 )
 from sitsedge.server.model.standard import metadata
 
@@ -329,7 +331,7 @@ def _metadata() -> list[Node]:
 def appliance_types() -> list[Node]:
     """All nodes of our namespace, parents before children; DI and Machinery have to be there."""
     meaning = "An edge appliance whose every command is signed, proven and checked by a gate before it moves anything."
-    return [
+    nodes = [
         *_metadata(),
         *part_types(),
         replace(
@@ -344,3 +346,4 @@ def appliance_types() -> list[Node]:
         *_folders(),
         *_methods(),
     ]
+    return list(completed(nodes, Types([*device_integration(), *machines(), *nodes])))

@@ -177,6 +177,22 @@ class Types:
         return {node.name: node for node in self._below.get(node_id, ()) if node.rule is not None}
 
 
+def completed(nodes: Iterable[Node], types: Types) -> Iterator[Node]:
+    """The nodes and, below each instance declaration, what its own type makes mandatory and it does not declare itself.
+
+    So whoever browses a type sees the whole of what an instance will have (OPC 10000-3, 6.2).
+    """
+    for node in nodes:
+        yield node
+        if node.rule is None or node.type is None:
+            continue
+        own = types.below(node.id)
+        for name, declaration in types.declarations(node.type).items():
+            if declaration.rule == MANDATORY and name not in own:
+                copy_id = Id(node.id.namespace, f"{node.id.identifier}.{name.text}")
+                yield from completed([replace(declaration, id=copy_id, parent=node.id)], types)
+
+
 def instance(
     types: Types, root: Node, *, prefix: str, optional: frozenset[str], values: Mapping[str, Any]
 ) -> Iterator[Node]:

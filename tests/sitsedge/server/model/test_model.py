@@ -202,6 +202,39 @@ async def test_browse_paths_lead_from_objects_to_every_part(server: Any, nodes: 
         await server.nodes.objects.get_child(path)
 
 
+async def test_whatever_has_a_type_has_what_the_type_makes_mandatory(server: Any) -> None:
+    space = server.iserver.aspace
+    typed = 0
+    for node_id in [node_id for node_id in space._nodes if node_id.NamespaceIndex]:
+        for type_id in targets(space, node_id, ua.ObjectIds.HasTypeDefinition):
+            missing = mandatory(space, type_id) - set(children(space, node_id))
+            assert not missing, (node_id, missing)
+            typed += 1
+    assert typed > 400
+
+
+def targets(space: Any, node_id: Any, reference: int, *, forward: bool = True) -> list[Any]:
+    kind = ua.NodeId(reference)
+    return [r.NodeId for r in space[node_id].references if r.IsForward == forward and r.ReferenceTypeId == kind]
+
+
+def children(space: Any, node_id: Any) -> dict[Any, Any]:
+    kinds = [ua.NodeId(n) for n in (ua.ObjectIds.HasComponent, ua.ObjectIds.HasProperty, ua.ObjectIds.HasAddIn)]
+    found = [r for r in space[node_id].references if r.IsForward and r.ReferenceTypeId in kinds]
+    return {(r.BrowseName.NamespaceIndex, r.BrowseName.Name): r.NodeId for r in found}
+
+
+def mandatory(space: Any, type_id: Any) -> set[Any]:
+    """Names that a type and its supertypes demand; what a subtype declares again is the subtype's word."""
+    rule, found = ua.NodeId(ua.ObjectIds.ModellingRule_Mandatory), {}
+    above = [type_id]
+    while above:
+        for name, child in children(space, above[0]).items():
+            found.setdefault(name, rule in targets(space, child, ua.ObjectIds.HasModellingRule))
+        above = targets(space, above[0], ua.ObjectIds.HasSubtype, forward=False)
+    return {name for name, demanded in found.items() if demanded}
+
+
 async def test_every_node_is_described(server: Any, nodes: Nodes) -> None:
     for node_id, data in server.iserver.aspace._nodes.items():
         if node_id.NamespaceIndex == 0 or node_id == server.nodes_of_model.device:

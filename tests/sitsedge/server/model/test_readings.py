@@ -51,7 +51,7 @@ def all_of(view: View) -> list[Any]:
     return list(readings(view, outputs=("gap", "speed"), processes=("gate", "bridge")))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(gate=anything(GateView), loop=anything(LoopView), bridge=anything(BridgeView))
 def test_whatever_is_said_each_reading_is_a_value_that_can_be_sent_or_none(gate: Any, loop: Any, bridge: Any) -> None:
     found = all_of(View(T, gate=gate, loop=loop, bridge=bridge))
