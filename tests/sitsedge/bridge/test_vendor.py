@@ -11,22 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from fieldbus.capture import Protocol
-from fieldbus.s7.values import DataType, TypeSpec, encode_value
 from fieldbus.sample import BAD_NOT_FOUND, BAD_OUT_OF_SERVICE, BAD_TYPE_MISMATCH
 from fieldbus.uadp import DataSetSample
 from sitsedge.bridge.combine import BAD_NO_DATA
 from sitsedge.bridge.sample import BAD_GONE
-from tests.fieldbus.fake_plc import FakePlc, running
-from tests.fieldbus.vendor_cpus import LogixController, MelsecCpu, S7Cpu
+from tests.fieldbus.fake_plc import running
+from tests.fieldbus.vendor_cpus import MelsecCpu
+from tests.sitsedge.bridge.controllers import (
+    LAYOUT,
+    RUN,
+    STOP,
+    logix,
+    logix_station,
+    s7_cpu,
+    s7_station,
+    stamp,
+    station,
+)
 from tests.sitsedge.bridge.support import Bridge
 
-LAYOUT = """<Document><SW.Blocks.GlobalDB ID="0"><AttributeList><Interface>
-<Sections xmlns="http://www.siemens.com/automation/Openness/SW/Interface/v5"><Section Name="Static">
-<Member Name="Temperature" Datatype="Real"/><Member Name="Speed" Datatype="Int"/>
-<Member Name="Running" Datatype="Bool"/><Member Name="Stamp" Datatype="DTL"/></Section></Sections></Interface>
-<MemoryLayout>Standard</MemoryLayout><Name>State</Name><Number>1</Number></AttributeList>
-</SW.Blocks.GlobalDB></Document>"""
-RUN, STOP = 0x48, 0x84
 SAMPLES_MAX = 2_000
 Sees = Callable[[DataSetSample], bool]
 
@@ -62,26 +65,6 @@ async def bridged(folder: Path, *stations: dict[str, Any], **more: object) -> As
         bridge.close()
 
 
-def s7_cpu() -> S7Cpu:
-    cpu = S7Cpu()
-    cpu.block[:7] = struct.pack(">fhB", 72.5, 1480, 1)
-    return cpu
-
-
-def s7_station(plc: FakePlc, **more: object) -> dict[str, Any]:
-    tags = [
-        {"name": "temperature", "unit": "°C", "path": "Temperature"},
-        {"name": "speed", "unit": "rpm", "path": "Speed"},
-        {"name": "running", "unit": "1", "path": "Running"},
-    ]
-    return station("s7", plc, tags, layouts=[{"file": "state.xml"}], **more)
-
-
-def station(protocol: str, plc: FakePlc, tags: list[dict[str, Any]], **more: object) -> dict[str, Any]:
-    common = {"name": protocol, "protocol": protocol, "host": "127.0.0.1", "port": plc.port, "reconnect_ms_max": 100}
-    return {**common, "tags": tags, **more}
-
-
 def good(sample: DataSetSample) -> bool:
     return sample.good
 
@@ -115,10 +98,6 @@ async def test_s7_block_unplugged_stopped_and_back(tmp_path: Path) -> None:
         assert (snapshot["bad_tags"], snapshot["connects"]) == ({}, 2)
 
 
-def stamp(cpu: S7Cpu, t_ns: int) -> None:
-    cpu.block[8:20] = encode_value(TypeSpec(DataType.DTL), t_ns)
-
-
 async def test_the_blocks_own_time_is_the_source_time_and_one_that_stands_still_is_said(tmp_path: Path) -> None:
     cpu = s7_cpu()
     moment = time.time_ns() // 100 * 100 - 5_000_000
@@ -137,18 +116,6 @@ async def test_the_blocks_own_time_is_the_source_time_and_one_that_stands_still_
             moment = time.time_ns() // 100 * 100
             stamp(cpu, moment)
             assert (await rig.until(good)).t_source_ns == moment
-
-
-def logix() -> LogixController:
-    return LogixController({"Temp": b"\xca\0" + struct.pack("<f", 21.5), "Ready": b"\xc1\0\xff"})
-
-
-def logix_station(plc: FakePlc, **more: object) -> dict[str, Any]:
-    tags = [
-        {"name": "oven", "unit": "°C", "path": "Temp", "type": "REAL"},
-        {"name": "ready", "unit": "1", "path": "Ready", "type": "BOOL"},
-    ]
-    return station("cip", plc, tags, **more)
 
 
 async def test_a_download_that_changes_a_tag_makes_it_bad_and_no_other(tmp_path: Path) -> None:
