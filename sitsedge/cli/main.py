@@ -22,6 +22,7 @@ from sitsedge.cli import (
     evaluate_command,
     fieldbus_capture_commands,
     fieldbus_commands,
+    fieldbus_key_commands,
     module_commands,
     proof_commands,
     sealed_commands,
@@ -61,6 +62,7 @@ audit_commands.app.command("open")(sealed_commands.open_command_line)
 app.add_typer(audit_commands.app, name="audit")
 fieldbus_commands.app.command("record")(fieldbus_capture_commands.record_command)
 fieldbus_commands.app.command("replay")(fieldbus_capture_commands.replay_command)
+fieldbus_commands.app.add_typer(fieldbus_key_commands.app, name="keys")
 app.add_typer(fieldbus_commands.app, name="fieldbus")
 app.add_typer(server_commands.app, name="server")
 app.add_typer(demo_commands.bench, name="bench")
