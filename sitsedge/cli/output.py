@@ -63,6 +63,7 @@ USAGE_CODES = frozenset(
         "line-format",
         "line-hex",
         "line-length",
+        "source-unbridged",
         "time-zone",
         "rack-slot",
         "seal-file",
