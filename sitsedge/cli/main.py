@@ -22,6 +22,7 @@ from sitsedge.cli import (
     evaluate_command,
     fieldbus_capture_commands,
     fieldbus_commands,
+    gate_commands,
     module_commands,
     proof_commands,
     sealed_commands,
@@ -62,6 +63,7 @@ app.add_typer(audit_commands.app, name="audit")
 fieldbus_commands.app.command("record")(fieldbus_capture_commands.record_command)
 fieldbus_commands.app.command("replay")(fieldbus_capture_commands.replay_command)
 app.add_typer(fieldbus_commands.app, name="fieldbus")
+app.add_typer(gate_commands.app, name="gate")
 app.add_typer(server_commands.app, name="server")
 app.add_typer(demo_commands.bench, name="bench")
 app.command("deploy")(deploy_commands.deploy)

@@ -74,6 +74,7 @@ USAGE_CODES = frozenset(
         "password-length",
         "password-input",
         "certificate-file",
+        "plc-missing",
     }
 )
 
