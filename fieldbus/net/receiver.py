@@ -64,12 +64,17 @@ class FrameReceiver(ABC):
                 return None
 
     def drain_latest(self) -> tuple[ReceivedFrame | None, int]:
-        """The newest frame waiting and how many older ones it superseded; never waits.
+        """The newest frame waiting and how many older ones it superseded; as ``drain_newest``."""
+        newest, superseded = self.drain_newest(1)
+        return (newest[0] if newest else None), superseded
+
+    def drain_newest(self, keep: int) -> tuple[list[ReceivedFrame], int]:
+        """The newest ``keep`` frames waiting, oldest first, and how many still older ones gave way; never waits.
 
         Truncated and foreign ones are counted in ``counts`` and do not count as newest. At most ``DRAIN_MAX``
         are read.
         """
-        latest: ReceivedFrame | None = None
+        newest: list[ReceivedFrame] = []
         superseded = 0
         for _ in range(DRAIN_MAX):
             try:
@@ -82,10 +87,12 @@ class FrameReceiver(ABC):
                 break
             if frame is None:
                 continue
-            superseded += latest is not None
-            latest = frame
+            if len(newest) == keep:
+                superseded += 1
+                del newest[0]
+            newest.append(frame)
         self.counts.superseded += superseded
-        return latest, superseded
+        return newest, superseded
 
     def receive_latest(self, timeout_s: float) -> tuple[ReceivedFrame | None, int]:
         """Wait for a frame, then take the newest of those waiting: (frame or None, superseded)."""

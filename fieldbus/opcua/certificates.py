@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fieldbus.opcua.errors import CertificateError
@@ -172,15 +173,19 @@ def _write_new(path: Path, data: bytes, *, mode: int) -> None:
         ) from error
 
 
-def load_identity(certificate_path: Path, key_path: Path, *, now: dt.datetime | None = None) -> Identity:
+def load_identity(
+    certificate_path: Path, key_path: Path, *, now: dt.datetime | None = None, quick: bool = False
+) -> Identity:
     """Load and check a certificate and its key (DER or PEM; the key without a password).
+
+    ``quick``: the key is checked as :func:`parse_key` says there.
 
     Raises CertificateError ``file-unreadable``, ``certificate-format``, ``key-format``, ``key-permissions``
     (readable by others), ``key-mismatch``, ``key-weak``, ``certificate-uri``, ``certificate-expired`` or
     ``certificate-not-yet-valid``.
     """
     certificate = load_certificate(certificate_path)
-    key = _load_key(key_path)
+    key = parse_key(read_key(key_path), label=str(key_path), quick=quick)
     if key.key_size < KEY_BITS:
         raise CertificateError("key-weak", found=f"{key.key_size} bits", expected=f"at least {KEY_BITS}")
     if key.public_key() != certificate.public_key():
@@ -213,10 +218,6 @@ def load_certificate(path: Path) -> x509.Certificate:
         ) from error
 
 
-def _load_key(path: Path) -> rsa.RSAPrivateKey:
-    return parse_key(read_key(path), label=str(path))
-
-
 def read_key(path: Path) -> bytes:
     """The bytes of a key file that only its owner can read. Raises ``file-unreadable``, ``key-permissions``."""
     data = _read(path)
@@ -231,20 +232,34 @@ def read_key(path: Path) -> bytes:
     return data
 
 
-def parse_key(data: bytes, *, label: str) -> rsa.RSAPrivateKey:
-    """An RSA key, PEM or DER, checked; that takes some 30 ms. Raises ``key-format``."""
+def parse_key(data: bytes, *, label: str, quick: bool = False) -> rsa.RSAPrivateKey:
+    """An RSA key, PEM or DER. Raises ``key-format``.
+
+    It is checked as a whole, primes included, which holds up the whole process for 30 ms and more; ``quick``, for
+    while other connections run, checks that it signs what its own public key verifies: a key damaged since the whole
+    check makes wrong signatures, and none of them leaves this function.
+    """
     try:
         if data.lstrip().startswith(b"-----BEGIN"):
-            key = serialization.load_pem_private_key(data, password=None)
+            key = serialization.load_pem_private_key(data, password=None, unsafe_skip_rsa_key_validation=quick)
         else:
-            key = serialization.load_der_private_key(data, password=None)
+            key = serialization.load_der_private_key(data, password=None, unsafe_skip_rsa_key_validation=quick)
     except (ValueError, TypeError) as error:
         raise CertificateError(
             "key-format", found=f"{label} is none", expected="an unencrypted private key in PEM or DER"
         ) from error
     if not isinstance(key, rsa.RSAPrivateKey):
         raise CertificateError("key-format", found="no RSA key", expected="RSA, as Basic256Sha256 demands")
+    if quick:
+        try:
+            signature = key.sign(_PROBE, padding.PKCS1v15(), hashes.SHA256())
+            key.public_key().verify(signature, _PROBE, padding.PKCS1v15(), hashes.SHA256())
+        except (InvalidSignature, ValueError) as error:
+            raise CertificateError("key-format", found=f"{label} is damaged", expected="a working key") from error
     return key
+
+
+_PROBE = b"does this key work?"
 
 
 def _read(path: Path) -> bytes:

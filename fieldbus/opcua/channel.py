@@ -4,8 +4,9 @@ What is different from ``asyncua.Client``, and why:
 
 1. Security tokens age by the monotonic clock of this machine. asyncua 2.1 compares the *server's* time of issue with
    our wall clock, so clocks that are apart by more than a token's life break the connection at its renewal.
-2. Chunks, messages and declared lengths are bounded before anything is kept; asyncua waits for whatever length a
-   header states and takes messages of any size, and takes the limits it shall obey from the server's answer.
+2. Chunks, messages and declared lengths are bounded before anything is kept, and answers are walked over before they
+   are decoded (``answers``); asyncua waits for whatever length a header states and takes messages of any size, and
+   takes the limits it shall obey from the server's answer.
 3. A failed renewal of the channel ends the connection at once, and absurd token lifetimes are refused.
 4. Nothing runs by itself: no supervisor, no stale watchdog, no publish loop. ``SecureClient`` has its own.
 5. A password is read where it is needed, encrypted, and wiped.
@@ -27,6 +28,7 @@ from asyncua.crypto import security_policies, uacrypto
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from fieldbus.opcua.answers import check_answer
 from fieldbus.opcua.errors import OpcUaError
 from fieldbus.opcua.failures import PEER_ERRORS
 from fieldbus.opcua.user import UserCredential
@@ -128,6 +130,12 @@ class _Protocol(UASocketProtocol):  # type: ignore[misc]
                 return
             start += size
         self._process_received_data(pending)
+
+    def _process_received_message(self, msg: Any) -> None:
+        """Walk over an answer before anybody decodes it."""
+        if isinstance(msg, ua.Message):
+            check_answer(bytes(msg.body()))
+        super()._process_received_message(msg)
 
 
 class _Session(UaSession):  # type: ignore[misc]

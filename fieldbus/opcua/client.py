@@ -15,10 +15,11 @@ from asyncua import ua
 
 from fieldbus.opcua.certificates import CertificateTerm, Identity, check_validity, load_certificate, term
 from fieldbus.opcua.errors import OpcUaError
-from fieldbus.opcua.establish import CLOSE_S_MAX, KeyRing, Peer, establish, pinned_now, shut
+from fieldbus.opcua.establish import CLOSE_S_MAX, Peer, establish, key_of, pinned_now, shut
 from fieldbus.opcua.failures import PEER_ERRORS, SESSION_GONE, status_error, transport_error
 from fieldbus.opcua.findings import Finding, named
 from fieldbus.opcua.guard import Guard
+from fieldbus.opcua.inspection import ServerFacts, describe
 from fieldbus.opcua.nodes import ResolvedNode, absent_nodes, resolve
 from fieldbus.opcua.options import SubscriptionOptions
 from fieldbus.opcua.policies import PolicyChoice, ReconnectPolicy
@@ -70,7 +71,8 @@ class SecureClient:
         self._url = url
         self._peer = Peer(url, policy, user, token_lifetime_s)
         self._identity = identity
-        self._keys = KeyRing()
+        self._following: Identity | None = None
+        self._server_terms: tuple[CertificateTerm, ...] = ()
         self._pins = (
             (server_certificate,)
             if next_server_certificate is None
@@ -128,17 +130,11 @@ class SecureClient:
 
     @property
     def certificates(self) -> tuple[CertificateTerm, ...]:
-        """Our certificate, the server's pinned ones and our next one, with the days each has left: for snapshots.
-
-        Raises CertificateError for a pin that cannot be read any more.
-        """
-        terms = [term(self._identity.certificate, label="own")]
-        terms += [
-            term(load_certificate(pin), label=label)
-            for pin, label in zip(self._pins, ("server", "server-next"), strict=False)
-        ]
-        following = None if self._renewal is None else self._renewal.following()
-        return (*terms, *(() if following is None else (term(following.certificate, label="own-next"),)))
+        """Our certificate, the server's pinned ones as of the last connect, and our next one: for snapshots."""
+        following = self._following
+        ours = term(self._identity.certificate, label="own")
+        after = () if following is None else (term(following.certificate, label="own-next"),)
+        return (ours, *self._server_terms, *after)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -149,18 +145,15 @@ class SecureClient:
             found += subscription.findings
         if self.missing:
             found.append(Finding("node-missing", f"the server has no node for {named(self.missing)}"))
-        try:
-            ending = [item for item in self.certificates if item.days_left < EXPIRY_WARNING_DAYS]
-        except OpcUaError as error:
-            return (*found, Finding(error.code, str(error)))
         found += [
             Finding("certificate-expiry", f"the {item.label} certificate ends in {item.days_left} days")
-            for item in ending
+            for item in self.certificates
+            if item.days_left < EXPIRY_WARNING_DAYS
         ]
-        following = None if self._renewal is None else self._renewal.following()
-        if following is not None:
-            text = f"the server does not trust our next certificate yet: {following.certificate_path.name}, SHA-256 "
-            found.append(Finding("certificate-renewal", text + following.thumbprint))
+        if self._following is not None:
+            text = "the server does not trust our next certificate yet: "
+            text += f"{self._following.certificate_path.name}, SHA-256 {self._following.thumbprint}"
+            found.append(Finding("certificate-renewal", text))
         return tuple(found)
 
     async def connect(self) -> None:
@@ -251,6 +244,11 @@ class SecureClient:
         results = await self._call(client.uaclient.session.read(params), doing="reading")
         return tuple(from_data_value(tag, value) for tag, value in zip(tags, results, strict=True))
 
+    async def describe(self) -> ServerFacts:
+        """What the server says of itself and of the tags it has. Raises as write_many."""
+        client = self._require()
+        return await self._call(describe(client.uaclient.session, self._nodes), doing="describing")
+
     async def subscribe(self, tags: Sequence[str], options: SubscriptionOptions | None = None) -> ValueSubscription:
         """Have the server push changes of ``tags``; see ``ValueSubscription``. Raises as write_many."""
         client, guard, publisher = self._require(), self._guard, self._publisher
@@ -316,13 +314,14 @@ class SecureClient:
 
         With a next certificate of our own, that is tried where the current one has ended or is refused.
         """
-        following = None if self._renewal is None else self._renewal.following()
+        if self._renewal is not None:
+            self._following = self._renewal.following()
         try:
             await self._connect_as(self._identity)
         except OpcUaError as error:
-            if following is None or error.code not in REFUSED_CERTIFICATE:
+            if self._following is None or error.code not in REFUSED_CERTIFICATE:
                 raise
-            await self._connect_as(following)
+            await self._connect_as(self._following)
             self._promote()
 
     async def _connect_as(self, identity: Identity) -> None:
@@ -374,8 +373,10 @@ class SecureClient:
     async def _establish(self, identity: Identity, *, on_lost: Callable[[], None]) -> Any:
         """A session as ``identity``, with every certificate checked first."""
         check_validity(identity.certificate, label=str(identity.certificate_path))
-        key = self._keys.key_of(identity)
+        key = key_of(identity)
         pins = [load_certificate(pin) for pin in self._pins]
+        labels = ("server", "server-next")
+        self._server_terms = tuple(term(pin, label=label) for pin, label in zip(pins, labels, strict=False))
         server = await pinned_now(self._url, pins, deadline_s=self._deadline_s)
         check_validity(server, label=str(self._pins[pins.index(server)]))
         return await establish(
@@ -423,9 +424,10 @@ class SecureClient:
         """Make the next certificate in time, and take it up once the server has accepted a session under it."""
         while True:
             try:
-                following = renewal.prepare(self._identity)
-                if following is not None and self.connected:
-                    await shut(await self._establish(following, on_lost=_ignore))
+                # In a thread: a new key takes a good part of a second.
+                self._following = await asyncio.to_thread(renewal.prepare, self._identity)
+                if self._following is not None and self.connected:
+                    await shut(await self._establish(self._following, on_lost=_ignore))
                     self._promote()
             except OpcUaError as error:
                 _log.info("the next certificate waits: %s", error)
@@ -433,7 +435,7 @@ class SecureClient:
 
     def _promote(self) -> None:
         if self._renewal is not None:
-            self._identity = self._renewal.promote()
+            self._identity, self._following = self._renewal.promote(), None
             _log.info("our certificate is now %s", self._identity.thumbprint)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -49,28 +48,16 @@ class Peer:
     token_lifetime_s: float = 3_600.0
 
 
-class KeyRing:
-    """Private keys by the content of their files: checking one takes some 30 ms, which a reconnect must not cost."""
-
-    __slots__ = ("_digest", "_key")
-
-    def __init__(self) -> None:
-        self._digest = b""
-        self._key: rsa.RSAPrivateKey | None = None
-
-    def key_of(self, identity: Identity) -> rsa.RSAPrivateKey:
-        """The key of ``identity``; raises CertificateError as ``load_identity``."""
-        data = read_key(identity.key_path)
-        digest = hashlib.sha256(data).digest()
-        if self._key is None or digest != self._digest:
-            self._key, self._digest = parse_key(data, label=str(identity.key_path)), digest
-        if self._key.public_key() != identity.certificate.public_key():
-            raise CertificateError(
-                "key-mismatch",
-                found=f"{identity.key_path} is another certificate's key",
-                expected=f"the key of {identity.certificate_path}",
-            )
-        return self._key
+def key_of(identity: Identity) -> rsa.RSAPrivateKey:
+    """The key of ``identity``, read anew; raises CertificateError as ``load_identity``, which has checked it whole."""
+    key = parse_key(read_key(identity.key_path), label=str(identity.key_path), quick=True)
+    if key.public_key() != identity.certificate.public_key():
+        raise CertificateError(
+            "key-mismatch",
+            found=f"{identity.key_path} is another certificate's key",
+            expected=f"the key of {identity.certificate_path}",
+        )
+    return key
 
 
 async def establish(

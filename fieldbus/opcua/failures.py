@@ -18,6 +18,10 @@ PEER_ERRORS = (
     TypeError,
     AttributeError,
     LookupError,
+    ArithmeticError,
+    AssertionError,
+    RecursionError,
+    NotImplementedError,
     struct.error,
     InvalidSignature,
 )

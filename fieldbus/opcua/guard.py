@@ -90,6 +90,15 @@ class Guard:
             asyncio.create_task(self._watch_subscriptions(), name="opcua-subscription-watch"),
             asyncio.create_task(self._watch_nodes(), name="opcua-node-watch"),
         ]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A watch that ends takes the connection with it: nothing stays unwatched."""
+        if not task.cancelled():
+            if task.exception() is not None:
+                _log.error("%s failed", task.get_name(), exc_info=task.exception())
+            self._lost()
 
     async def close(self) -> None:
         """End."""

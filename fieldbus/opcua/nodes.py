@@ -14,7 +14,10 @@ from fieldbus.opcua.failures import status_error
 from fieldbus.opcua.values import variant_type_of
 
 TAGS_MAX = 1_000
-"""Tags of one client: they are resolved in one service call."""
+"""Tags of one client: more than any loop reads, and few enough to look for every few seconds."""
+
+NODES_PER_CALL = 250
+"""Paths or nodes in one service call: small servers refuse calls with more than a few hundred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class ResolvedNode:
 
 
 async def resolve(client: Any, namespace_uri: str, tags: Mapping[str, str]) -> dict[str, ResolvedNode]:
-    """Nodes of those ``tags`` (name → path) that the server has; three service calls whatever their number.
+    """Nodes of those ``tags`` (name → path) that the server has: three service calls for each 250 of them.
 
     Raises OpcUaError ``namespace-missing``, ``browse-path`` (empty element), ``node-ambiguous``.
     """
@@ -44,7 +47,10 @@ async def resolve(client: Any, namespace_uri: str, tags: Mapping[str, str]) -> d
     if not tags:
         return {}
     paths = [_browse_path(tag, path, index) for tag, path in tags.items()]
-    results = await client.uaclient.session.translate_browsepaths_to_nodeids(paths)
+    results: list[Any] = []
+    for start in range(0, len(paths), NODES_PER_CALL):
+        part = paths[start : start + NODES_PER_CALL]
+        results += await client.uaclient.session.translate_browsepaths_to_nodeids(part)
     node_ids: dict[str, Any] = {}
     for (tag, path), result in zip(tags.items(), results, strict=True):
         if not result.StatusCode.is_good():
@@ -98,16 +104,18 @@ def _browse_path(tag: str, path: str, index: int) -> Any:
 
 
 async def _with_types(client: Any, node_ids: Mapping[str, Any]) -> dict[str, ResolvedNode]:
-    params = ua.ReadParameters()
+    items: list[Any] = []
     for node_id in node_ids.values():
         for attribute in (ua.AttributeIds.DataType, ua.AttributeIds.ValueRank):
             item = ua.ReadValueId()
             item.NodeId = node_id
             item.AttributeId = attribute
-            params.NodesToRead.append(item)
-    if not node_ids:
-        return {}
-    values = await client.uaclient.session.read(params)
+            items.append(item)
+    values: list[Any] = []
+    for start in range(0, len(items), NODES_PER_CALL):
+        params = ua.ReadParameters()
+        params.NodesToRead = items[start : start + NODES_PER_CALL]
+        values += await client.uaclient.session.read(params)
     nodes: dict[str, ResolvedNode] = {}
     for position, (tag, node_id) in enumerate(node_ids.items()):
         data_type, rank = values[2 * position], values[2 * position + 1]

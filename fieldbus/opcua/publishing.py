@@ -13,6 +13,7 @@ The rules, per subscription:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from typing import Any, Protocol
 from asyncua import ua
 
 from fieldbus.opcua.failures import GOOD, PEER_ERRORS, SESSION_GONE
+
+_log = logging.getLogger(__name__)
 
 AHEAD = 2
 """Publish requests under way beyond one per subscription: the server always has one when it has news."""
@@ -130,7 +133,14 @@ class Publisher:
         self._work.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="opcua-publisher")
+            self._task.add_done_callback(self._ended)
         return result
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            if task.exception() is not None:
+                _log.error("%s failed", task.get_name(), exc_info=task.exception())
+            self._on_gone()
 
     def forget(self, identifier: int | None) -> None:
         """Whatever still comes for this subscription is nobody's."""
@@ -189,7 +199,8 @@ class Publisher:
         except (ConnectionError, asyncio.CancelledError):
             self._on_gone()
             return False
-        except PEER_ERRORS:
+        except PEER_ERRORS as error:
+            _log.warning("a notification that cannot be read: %s", type(error).__name__)
             return True
         return False
 

@@ -58,7 +58,8 @@ class Renewal:
         """The next identity, if one is waiting. Raises as ``load_identity``."""
         if not self._next_certificate.exists():
             return None
-        return load_identity(self._next_certificate, self._next_key if self._next_key.exists() else self._key)
+        key = self._next_key if self._next_key.exists() else self._key
+        return load_identity(self._next_certificate, key, quick=True)
 
     def prepare(self, current: Identity, *, now: dt.datetime | None = None) -> Identity | None:
         """Rule 1: the next identity, made if it is time; None before. Raises CertificateError."""
@@ -78,7 +79,7 @@ class Renewal:
                 days=self.days,
                 not_before=None,
             )
-        key = parse_key(read_key(self._key), label=str(self._key))
+        key = parse_key(read_key(self._key), label=str(self._key), quick=True)
         return issue(
             key,
             self._key,
@@ -102,7 +103,7 @@ class Renewal:
             raise CertificateError(
                 "file-unwritable", found=f"{self.directory}: {error.strerror}", expected="a writable folder"
             ) from error
-        return load_identity(self._certificate, self._key)
+        return load_identity(self._certificate, self._key, quick=True)
 
     def recover(self) -> bool:
         """Finish a promotion that was cut off between key and certificate; True if there was one."""

@@ -14,6 +14,9 @@ from fieldbus.opcua.failures import GOOD
 
 TagValue: TypeAlias = bool | int | float | str | bytes | dt.datetime | None
 
+VALUE_LENGTH_MAX = 65_536
+"""Characters or bytes of one value."""
+
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
@@ -113,13 +116,19 @@ def _wrong_type(tag: str, value: TagValue, kind: Any) -> OpcUaError:
 
 
 def from_data_value(tag: str, data_value: Any) -> ReadResult:
-    """The ReadResult of an ``ua.DataValue``. An array or structure is refused with Bad_TypeMismatch."""
+    """The ReadResult of an ``ua.DataValue``; picoseconds are left out, being below what any clock here can tell.
+
+    An array or structure is refused with Bad_TypeMismatch, a longer text than a process value has with
+    Bad_EncodingLimitsExceeded: a hand-over of a thousand of them must fit into memory.
+    """
     status = data_value.StatusCode.value if data_value.StatusCode is not None else GOOD
     value = data_value.Value.Value if data_value.Value is not None else None
     if status >> 30 >= 2:
         value = None
     elif not isinstance(value, (bool, int, float, str, bytes, dt.datetime)):
         status, value = int(ua.StatusCodes.BadTypeMismatch), None
+    elif isinstance(value, (str, bytes)) and len(value) > VALUE_LENGTH_MAX:
+        status, value = int(ua.StatusCodes.BadEncodingLimitsExceeded), None
     return ReadResult(
         tag, value, int(status), _unix_ns(data_value.SourceTimestamp), _unix_ns(data_value.ServerTimestamp)
     )

@@ -13,8 +13,11 @@ from fieldbus.uadp.types import SCALAR_TYPES, STRUCT_CODES, BuiltinType, Scalar
 class DataSetLayout:
     """Who sends the DataSet and what is in it, in field order; a message that differs is refused.
 
-    ``fields`` are (name, built-in type) of scalars. ``config_version`` (major, minor), where declared, must be
-    in the message and equal. Raises ValueError for a layout that no message can have.
+    ``fields`` are (name, built-in type) of scalars. ``config_version`` (major, minor) and ``group_version``, where
+    declared, must be in the message and equal. ``fixed``: the message has no payload header (OPC 10000-14, A.2.2,
+    UADP-Periodic-Fixed), so what says whose it is, is the group, and it has one DataSetMessage. ``receive_time``: the
+    publisher sends no times, or none to go by; the moment of reception stands for them.
+    Raises ValueError for a layout that no message can have.
     """
 
     publisher: PublisherId
@@ -23,6 +26,9 @@ class DataSetLayout:
     fields: tuple[tuple[str, BuiltinType], ...]
     encoding: FieldEncoding = FieldEncoding.VARIANT
     config_version: tuple[int, int] | None = None
+    group_version: int | None = None
+    fixed: bool = False
+    receive_time: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.fields) <= FIELDS_MAX:

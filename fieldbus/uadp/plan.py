@@ -37,8 +37,8 @@ class Plan:
     type_bytes: tuple[int, ...] | None  # Variant only: the type byte before each value
     all_good: tuple[int, ...]
 
-    def read(self, data: bytes) -> DataSetSample | None:
-        """The sample in ``data``, or None where the general decoder must judge."""
+    def read(self, data: bytes, t_rx_ns: int) -> DataSetSample | None:
+        """The sample in ``data`` (received at ``t_rx_ns``), or None where the general decoder must judge."""
         if len(data) != self.shape.size:
             return None
         items = self.shape.unpack(data)
@@ -48,17 +48,21 @@ class Plan:
         for index in self.picoseconds:
             if items[index] > PICOSECONDS_MAX:
                 return None
-        ticks = items[self.ticks]
-        if ticks <= 0:
-            return None
+        if self.ticks == _ABSENT:
+            t_source_ns = t_rx_ns
+        else:
+            ticks = items[self.ticks]
+            if ticks <= 0:
+                return None
+            picoseconds = items[self.ticks_picoseconds] if self.ticks_picoseconds != _ABSENT else 0
+            t_source_ns = ticks_to_ns(ticks, picoseconds)
         if self.type_bytes is not None and items[self.types] != self.type_bytes:
             return None
         values = items[self.values]
-        picoseconds = items[self.ticks_picoseconds] if self.ticks_picoseconds != _ABSENT else 0
         status = items[self.status] << 16 if self.status != _ABSENT else 0
         if status >= _BAD:
             return None
-        return DataSetSample(items[self.sequence], ticks_to_ns(ticks, picoseconds), values, status, self.all_good)
+        return DataSetSample(items[self.sequence], t_source_ns, values, status, self.all_good)
 
 
 class _Shape:
@@ -107,7 +111,7 @@ def build_plan(layout: DataSetLayout, message: NetworkMessage, data: bytes) -> P
         or body.kind is not MessageKind.KEY_FRAME
         or body.encoding is FieldEncoding.DATA_VALUE
         or (body.sequence is None and group_sequence is None)
-        or (body.timestamp is None and message.timestamp is None)
+        or (body.timestamp is None and message.timestamp is None and not layout.receive_time)
         or encode(message) != data
     ):
         return None
@@ -146,7 +150,7 @@ def build_plan(layout: DataSetLayout, message: NetworkMessage, data: bytes) -> P
         constants=tuple(shape.constants),
         picoseconds=tuple(index for index in (network_ps, body_ps) if index != _ABSENT),
         sequence=sequence if sequence != _ABSENT else from_group,
-        ticks=ticks if own_ticks else network_ticks,
+        ticks=_ABSENT if layout.receive_time else ticks if own_ticks else network_ticks,
         ticks_picoseconds=body_ps if own_ticks else network_ps,
         status=status,
         values=slice(first_value, end_value, step),

@@ -47,8 +47,8 @@ class LayoutReader:
         """The layout this reader accepts."""
         return self._layout
 
-    def read(self, data: bytes) -> DataSetSample:
-        """The sample in one datagram.
+    def read(self, data: bytes, *, t_rx_ns: int = 0) -> DataSetSample:
+        """The sample in one datagram. ``t_rx_ns``: when it was received (Unix ns), for a layout with ``receive_time``.
 
         Raises UadpError for bytes that are no acceptable NetworkMessage, SecurityError for one that its keys do not
         let in, KeepAlive, and LayoutError for another DataSet's message or one without usable values: ``publisher``,
@@ -59,19 +59,19 @@ class LayoutReader:
         """
         if self._security is not None:
             data = self._security.open(data).data
-        sample = self._plan.read(data) if self._plan is not None else None
+        sample = self._plan.read(data, t_rx_ns) if self._plan is not None else None
         if sample is None:
             message = decode(data)
-            sample = self._general(message)
+            sample = self._general(message, t_rx_ns)
             self._plan = build_plan(self._layout, message, data) or self._plan
         else:
             self._sequence, self._values, self._status = sample.sequence, sample.values, sample.field_status
         return sample
 
-    def _general(self, message: NetworkMessage) -> DataSetSample:
+    def _general(self, message: NetworkMessage, t_rx_ns: int) -> DataSetSample:
         body = self._select(message)
         sequence = _sequence(message, body)
-        t_source_ns = _source_time(message, body)
+        t_source_ns = t_rx_ns if self._layout.receive_time else _source_time(message, body)
         values, statuses = self._fields(body, sequence)
         self._sequence, self._values, self._status = sequence, values, statuses
         own = (body.status or 0) << 16
@@ -85,12 +85,10 @@ class LayoutReader:
         _same("publisher", message.publisher, layout.publisher)
         group = message.group.writer_group_id if message.group is not None else None
         _same("writer-group", group, layout.writer_group_id)
-        writers = message.writer_ids or ()
-        if layout.data_set_writer_id not in writers:
-            raise LayoutError("writer", found=str(list(writers)), expected=str(layout.data_set_writer_id))
-        if writers.count(layout.data_set_writer_id) > 1:
-            raise LayoutError("writer-repeated", found="the writer twice", expected="once per message")
-        body = message.messages[writers.index(layout.data_set_writer_id)]
+        if layout.group_version is not None:
+            version = message.group.group_version if message.group is not None else None
+            _same("group-version", version, layout.group_version)
+        body = self._of_writer(message)
         if not body.valid:
             raise LayoutError("data-set-invalid", found="a cleared valid bit", expected="a valid message")
         if body.kind is MessageKind.KEEP_ALIVE:
@@ -101,6 +99,18 @@ class LayoutReader:
         if layout.config_version is not None:
             _same("config-version", (body.config_major, body.config_minor), layout.config_version)
         return body
+
+    def _of_writer(self, message: NetworkMessage) -> DataSetMessage:
+        writer, writers = self._layout.data_set_writer_id, message.writer_ids
+        if self._layout.fixed:
+            if writers is not None or len(message.messages) != 1:
+                raise LayoutError("writer", found="a payload header", expected="one DataSetMessage without one")
+            return message.messages[0]
+        if writers is None or writer not in writers:
+            raise LayoutError("writer", found=str(list(writers or ())), expected=str(writer))
+        if writers.count(writer) > 1:
+            raise LayoutError("writer-repeated", found="the writer twice", expected="once per message")
+        return message.messages[writers.index(writer)]
 
     def _fields(self, body: DataSetMessage, sequence: int) -> tuple[tuple[Scalar, ...], tuple[int, ...]]:
         """Values and StatusCodes in layout order."""

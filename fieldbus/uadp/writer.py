@@ -61,15 +61,15 @@ class LayoutWriter:
         data = encode(
             NetworkMessage(
                 publisher=layout.publisher,
-                group=GroupHeader(writer_group_id=layout.writer_group_id),
-                writer_ids=(layout.data_set_writer_id,),
+                group=GroupHeader(writer_group_id=layout.writer_group_id, group_version=layout.group_version),
+                writer_ids=None if layout.fixed else (layout.data_set_writer_id,),
                 messages=(
                     DataSetMessage(
                         encoding=layout.encoding,
                         fields=fields,
                         raw=raw,
                         sequence=self._sequence,
-                        timestamp=ns_to_ticks(t_source_ns),
+                        timestamp=None if layout.receive_time else ns_to_ticks(t_source_ns),
                         status=status >> 16,
                         config_major=major,
                         config_minor=minor,

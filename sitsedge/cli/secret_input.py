@@ -59,9 +59,9 @@ def _ask(terminal: int, prompt: str) -> bytearray:
     before = termios.tcgetattr(terminal)
     silent = [*before]
     silent[3] &= ~termios.ECHO  # lflag
-    os.write(terminal, prompt.encode())
     try:
-        termios.tcsetattr(terminal, termios.TCSAFLUSH, silent)
+        termios.tcsetattr(terminal, termios.TCSAFLUSH, silent)  # before the prompt: it throws away what was typed
+        os.write(terminal, prompt.encode())
         return from_descriptor(terminal)
     finally:
         termios.tcsetattr(terminal, termios.TCSAFLUSH, before)

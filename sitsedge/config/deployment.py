@@ -17,8 +17,9 @@ from attest.proof.circuit import CurveName
 from sitsedge.config.server import ServerBlock
 from sitsedge.config.source import ConfigError, ConfigFault, VersionOne, load_model, positions_of
 from sitsedge.config.source_check import check_source
-from sitsedge.config.sources import OpcUaSource, Source, UadpSource
+from sitsedge.config.sources import OpcUaSource, Source, UadpPublisher, UadpSource
 from sitsedge.config.strict import FIELDS_MAX, Identifier, Milliseconds, Strict
+from sitsedge.config.uadp import MessageForm
 
 ProofDeadline = Annotated[int, Field(ge=1, le=PROOF_DEADLINE_MS_MAX)]
 ProofBacklog = Annotated[int, Field(ge=1, le=PROOF_BACKLOG_MAX)]
@@ -230,12 +231,22 @@ class Deployment(Strict):
                 raise ValueError("no simulated TPM in a production profile")
             if self.simulation is not None:
                 raise ValueError("no 'simulation' in a production profile")
+            source = self.source
+            if isinstance(source, UadpPublisher) and source.security is None and source.unsecured_because is None:
+                raise ValueError("source.security in a production profile, or source.unsecured_because: why not")
         return self
 
     @model_validator(mode="after")
     def _heard(self) -> Deployment:
         if isinstance(self.simulation, RollingMillPlant) and not isinstance(self.source, UadpSource):
             raise ValueError("the simulated mill only with a 'uadp-udp' source, which is how it publishes")
+        if isinstance(self.simulation, RollingMillPlant):
+            assert isinstance(self.source, UadpSource)
+            plain = self.source.message == MessageForm() and all(f.type == "double" for f in self.source.fields)
+            if not plain or not isinstance(self.source.publisher_id, int):
+                raise ValueError("the simulated mill sends Variants of Doubles with a UInt16 as its PublisherId")
+            if self.source.security is not None and self.source.security.credential is not None:
+                raise ValueError("security.keys with the simulated mill, which shares the file")
         if isinstance(self.simulation, ReplayPlant) and not isinstance(self.source, OpcUaSource):
             raise ValueError("a replay only with an 'opcua' source, which is how it publishes")
         return self

@@ -22,6 +22,7 @@ from sitsedge.config.stations import (
     StationName,
 )
 from sitsedge.config.strict import FIELDS_MAX, FieldName, Milliseconds, Port, Quantity, Strict
+from sitsedge.config.uadp import FieldKind, MessageForm, NamedPublisher, UadpSecurity
 
 UDP_SOURCES_MAX = 10
 STATIONS_MAX = 16
@@ -38,16 +39,34 @@ class Place:
 
 
 class SourceField(Quantity):
-    """One field of the DataSet, in wire order."""
+    """One field of the DataSet, in wire order, of the built-in ``type``."""
+
+    type: FieldKind = "double"
 
 
 class UadpPublisher(Strict):
-    """Whose DataSet it is and what is in it, however it comes."""
+    """Whose DataSet it is and what is in it, however it comes. A plain ``publisher_id`` is a UInt16.
 
-    publisher_id: Annotated[int, Field(ge=0, le=65535)]
+    Without ``security`` anybody on that network can send values; a production profile then wants to know why that is
+    acceptable (``unsecured_because``), so that it stands in what is signed.
+    """
+
+    publisher_id: Annotated[int, Field(ge=0, le=65535)] | NamedPublisher
     writer_group_id: Annotated[int, Field(ge=0, le=65535)]
     data_set_writer_id: Annotated[int, Field(ge=1, le=65535)]
     fields: Annotated[list[SourceField], Field(min_length=1, max_length=FIELDS_MAX)]
+    message: MessageForm = MessageForm()
+    security: UadpSecurity | None = None
+    unsecured_because: Annotated[str, Field(min_length=10, max_length=500)] | None = None
+
+    @model_validator(mode="after")
+    def _guarded(self) -> UadpPublisher:
+        if self.security is not None and self.unsecured_because is not None:
+            raise ValueError("'security' or 'unsecured_because', not both")
+        counted = self.security is not None and self.security.nonces == "counted"
+        if self.message.source_time == "receive" and not counted:
+            raise ValueError("'security' with counted nonces with source_time receive: a recorded message looks new")
+        return self
 
     def dataset(self) -> tuple[Place, ...]:
         """The fields of the DataSet in order."""

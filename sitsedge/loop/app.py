@@ -25,9 +25,10 @@ from sitsedge.loop.checks import InputCheck, OutputCheck, SignalSpec
 from sitsedge.loop.deferred import DeferredLane
 from sitsedge.loop.epoch import AttestationSetup, EpochKeeper, OpenedEpoch
 from sitsedge.loop.gateview import GateView
-from sitsedge.loop.ingest import Ingest, open_receiver, watch_of
+from sitsedge.loop.ingest import FORGED, Ingest, open_receiver, watch_of
 from sitsedge.loop.pipeline import Commit, EpochContext, Pipeline
 from sitsedge.loop.returns import ProofReturns
+from sitsedge.loop.secured import FORGED_MAX, Secured
 from sitsedge.loop.tally import Sent, Tally
 from sitsedge.modules import Bundle, Signal
 from sitsedge.sandbox import Sandbox, SandboxLimits
@@ -68,6 +69,7 @@ class Loop:
             on_checkpoint=self._checkpoints.append,
         )
         self._receiver: FrameReceiver = open_receiver(self.deployment)
+        self._secured = Secured.of(self.deployment, state, now_ns=time.time_ns())
         self._watch = watch_of(self.deployment, self.state.run)
         self._pipeline = self._make_pipeline()
         self._proofs = self._make_returns()
@@ -96,7 +98,7 @@ class Loop:
         sandbox = Sandbox.of(self._bundle, limits=limits, engine=deployment.engine, cache_dir=cache)
         self._kernel = sandbox.variant
         pipeline = Pipeline(
-            ingest=Ingest(deployment, self._watch),
+            ingest=Ingest(deployment, self._watch, security=None if self._secured is None else self._secured.reader),
             inputs=InputCheck([_spec(signal) for signal in config.inputs]),
             sandbox=sandbox,
             prover=prover,
@@ -177,6 +179,8 @@ class Loop:
                 told, snapshot_due = True, 0  # who stops this waits for it
             if now >= quality_due:
                 self._pipeline.ingest.refresh_quality()
+                if self._secured is not None:
+                    self._secured.poll(time.time_ns())
                 self._receiver.tai_offset_s = self._pipeline.ingest.clock.tai_offset_s
                 quality_due = now + QUALITY_NS
             if now >= snapshot_due:
@@ -186,17 +190,25 @@ class Loop:
 
     def _frames(self) -> None:
         try:
-            frame, superseded = self._receiver.drain_latest()
+            frames, superseded = self._receiver.drain_newest(1 if self._secured is None else FORGED_MAX)
         except NetError as error:
             self._tally.refuse(CycleRefused("frame", found=f"{error.code}: {error.found}", expected=error.expected))
             return
         self._tally.superseded += superseded
-        if frame is not None:
-            self._tally.kernel_dropped = frame.dropped_total
-            if not self._ending:
-                self._cycle(frame)
+        if frames:
+            self._tally.kernel_dropped = frames[-1].dropped_total
+        if not self._ending:
+            self._newest_authentic(frames)
 
-    def _cycle(self, frame: ReceivedFrame) -> None:
+    def _newest_authentic(self, frames: list[ReceivedFrame]) -> None:
+        """A cycle of the newest frame; what anybody may have sent does not displace the publisher's own before it."""
+        while frames:
+            if self._cycle(frames.pop()):
+                self._tally.superseded += len(frames)
+                return
+
+    def _cycle(self, frame: ReceivedFrame) -> bool:
+        """False for a frame that the publisher's keys did not let in."""
         self._tally.cycles += 1
         deadline_ns = round(self.deployment.cycle.deadline_ms * NS_PER_MS)
         budget = Budget(start_mono_ns=frame.t_rx_ns - realtime_offset_ns(), deadline_ns=deadline_ns)
@@ -215,6 +227,7 @@ class Loop:
             self._link.send({"t": "command", "command": decision.data, "sent_mono_ns": sent})
         except CycleRefused as refused:
             self._tally.refuse(refused)
+            return not refused.code.startswith(FORGED)
         except LinkError as error:
             self._unsent(decision.sequence, error)
             if error.code != "gate-busy":
@@ -227,6 +240,7 @@ class Loop:
             self._tally.sent(
                 decision.sequence, Sent(budget.start_mono_ns, sent, budget.stages_ns, budget.deadline_mono_ns)
             )
+        return True
 
     def _unsent(self, sequence: int, error: LinkError) -> None:
         """A command that was signed and recorded but never left: the ledger must say so, or an audit would miss it."""
@@ -402,6 +416,7 @@ class Loop:
             "ledger_queued": self._ledger.queued,
             "time_quality": self._pipeline.ingest.quality.label,
             **self._pipeline.ingest.measures(),
+            "source_security": None if self._secured is None else self._secured.summary(),
             "proof": self.deployment.cycle.proof,
             "realtime": self._realtime,
             "kernel": self._kernel,
@@ -446,6 +461,8 @@ class Loop:
         if self._link is not None:
             self._link.close()
         self._receiver.close()
+        if self._secured is not None:
+            self._secured.close(time.time_ns())
         if self._setup.signer is not None:
             self._setup.signer.close()
         self._snapshot("stopped", newest=None)

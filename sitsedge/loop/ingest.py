@@ -21,10 +21,13 @@ from fieldbus.uadp import (
     BuiltinType,
     DataSetLayout,
     DataSetSample,
+    FieldEncoding,
     KeepAlive,
     LayoutReader,
     PublisherId,
     PublisherIdType,
+    SecureReader,
+    SecurityError,
     SequenceTracker,
     UadpError,
 )
@@ -36,18 +39,38 @@ from sitsedge.loop.budget import CycleRefused
 BRIDGE_PUBLISHER_ID = 1
 BRIDGE_WRITER_GROUP_ID = 1
 BRIDGE_DATA_SET_WRITER_ID = 1
+ENCODINGS = {"variant": FieldEncoding.VARIANT, "data-value": FieldEncoding.DATA_VALUE, "raw": FieldEncoding.RAW}
+FORGED = "frame-"
+"""How the codes of frames begin that nobody knows the sender of."""
 
 
 def layout_of(deployment: Deployment) -> DataSetLayout:
-    """The one DataSet this deployment accepts: every field a Double in the declared order."""
+    """The one DataSet this deployment accepts, fields in the declared order; from the bridge every one is a Double."""
     source = deployment.source
-    if isinstance(source, UadpPublisher):
-        identity = (source.publisher_id, source.writer_group_id, source.data_set_writer_id)
-    else:
-        identity = (BRIDGE_PUBLISHER_ID, BRIDGE_WRITER_GROUP_ID, BRIDGE_DATA_SET_WRITER_ID)
-    publisher, group, writer = identity
-    fields = tuple((name, BuiltinType.DOUBLE) for name in deployment.field_names)
-    return DataSetLayout(PublisherId(PublisherIdType.UINT16, publisher), group, writer, fields)
+    if not isinstance(source, UadpPublisher):
+        fields = tuple((name, BuiltinType.DOUBLE) for name in deployment.field_names)
+        bridge = PublisherId(PublisherIdType.UINT16, BRIDGE_PUBLISHER_ID)
+        return DataSetLayout(bridge, BRIDGE_WRITER_GROUP_ID, BRIDGE_DATA_SET_WRITER_ID, fields)
+    form, version = source.message, source.message.config_version
+    return DataSetLayout(
+        publisher_of(source),
+        source.writer_group_id,
+        source.data_set_writer_id,
+        tuple((field.name, BuiltinType[field.type.upper()]) for field in source.fields),
+        encoding=ENCODINGS[form.encoding],
+        config_version=None if version is None else (version.major, version.minor),
+        group_version=form.group_version,
+        fixed=form.fixed,
+        receive_time=form.source_time == "receive",
+    )
+
+
+def publisher_of(source: UadpPublisher) -> PublisherId:
+    """The PublisherId that the messages must carry, of the declared type."""
+    named = source.publisher_id
+    if isinstance(named, int):
+        return PublisherId(PublisherIdType.UINT16, named)
+    return PublisherId(PublisherIdType[named.type.upper()], named.value)
 
 
 def open_receiver(deployment: Deployment) -> FrameReceiver:
@@ -94,13 +117,17 @@ def watch_of(deployment: Deployment, folder: Path | None = None) -> PtpWatch | N
 class Ingest:
     """Decoding and the clock check, with the state each needs between two frames."""
 
-    def __init__(self, deployment: Deployment, watch: PtpWatch | None = None) -> None:
-        """``watch`` stays the caller's to close; without it the kernel's own account of the clock counts."""
+    def __init__(
+        self, deployment: Deployment, watch: PtpWatch | None = None, *, security: SecureReader | None = None
+    ) -> None:
+        """``watch`` stays the caller's to close; without it the kernel's own account of the clock counts. ``security``
+        opens the messages of a publisher whose source demands it."""
+        assert (security is not None) == (getattr(deployment.source, "security", None) is not None)
         timing = deployment.timing
         self._watch = watch
         self._w_sync_ms_max = None if timing.ptp is None else timing.ptp.w_sync_ms_max
         self.delta_e = DeltaE()
-        self._reader = LayoutReader(layout_of(deployment))
+        self._reader = LayoutReader(layout_of(deployment), security=security)
         self._tracker = SequenceTracker()
         self._missed = 0
         self._missed_shown = 0  # by a keep-alive, until the next message counts them
@@ -153,14 +180,20 @@ class Ingest:
         self.delta_e.add(frame.t_rx_ns, time.time_ns(), stepped=stepped, stamped=frame.stamp != "user")
 
     def decode(self, frame: ReceivedFrame) -> DataSetSample:
-        """Raises :class:`CycleRefused` ``frame`` naming the codec's own code."""
+        """Raises :class:`CycleRefused` ``frame`` naming the codec's own code, or, for what the publisher's keys do not
+        let in, ``frame-`` and that code (``frame-unsecured``, ``frame-signature``, ``frame-nonce-replayed``, …)."""
         try:
-            return self._reader.read(frame.data)
+            return self._reader.read(frame.data, t_rx_ns=frame.t_rx_ns)
         except KeepAlive as alive:
             self._measure(frame)
             self._missed_shown = 0 if alive.sequence is None else self._tracker.lost_before(alive.sequence)
             found = f"keep-alive: {self._missed_shown} messages lost before it"
             raise CycleRefused("frame", found=found, expected="values") from alive
+        except SecurityError as error:
+            self._measure(frame)
+            raise CycleRefused(
+                FORGED + error.code, found=error.found, expected=error.expected, hint=error.hint
+            ) from error
         except UadpError as error:
             self._measure(frame)
             raise CycleRefused("frame", found=f"{error.code}: {error.found}", expected=error.expected) from error

@@ -17,6 +17,7 @@ from sitsedge.plant.errors import PlantError
 from sitsedge.plant.plc import STATUS_PERIOD_S, PlcServer, mirror_forever
 from sitsedge.plant.realtime import RealtimePlant
 from sitsedge.plant.record import PlantRecord
+from sitsedge.plant.sealing import Sealing
 from sitsedge.plant.signals import dataset_layout
 from sitsedge.plant.simulate import PlantCell
 from sitsedge.telemetry import write_snapshot
@@ -41,6 +42,7 @@ class PlantApp:
             writer_group_id=p.writer_group_id,
             data_set_writer_id=p.data_set_writer_id,
         )
+        self._sealing = None if p.security is None else Sealing(p.security, base)
         self._sender = UdpSender(p.address, p.port, interface=p.interface)
         self._changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -51,6 +53,7 @@ class PlantApp:
             send=self._sender.send,
             record=PlantRecord(),
             on_change=self._on_change,
+            sealing=self._sealing,
         )
         self.plc = PlcServer(config.opcua.endpoint, config.security(base), self._on_request)
         self._started_ns = 0
@@ -79,6 +82,8 @@ class PlantApp:
             self.plant.stop()
             await self.plc.stop()
             self._sender.close()
+            if self._sealing is not None:
+                self._sealing.close()
             if self._config.record is not None:
                 self.plant.record.save(self._base / self._config.record)
             self._snapshot("stopped")

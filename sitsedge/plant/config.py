@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from sitsedge.config import load_model
 from sitsedge.config.source import VersionOne
 from sitsedge.config.strict import Port, Strict
+from sitsedge.config.uadp import UadpSecurity
 from sitsedge.plant.plc import PlcSecurity
 from sitsedge.plant.signals import DATA_SET_WRITER_ID, PUBLISHER_ID, WRITER_GROUP_ID
 
@@ -26,6 +27,7 @@ class Publish(Strict):
     publisher_id: UInt16 = PUBLISHER_ID
     writer_group_id: UInt16 = WRITER_GROUP_ID
     data_set_writer_id: Annotated[int, Field(ge=1, le=65535)] = DATA_SET_WRITER_ID
+    security: UadpSecurity | None = None  # its key file is relative to the configuration file
 
     @field_validator("hz")
     @classmethod

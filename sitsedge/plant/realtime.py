@@ -16,8 +16,10 @@ from fieldbus.uadp import DataSetLayout, LayoutWriter
 from sitsedge.plant.arbiter import Applied, RequestImage
 from sitsedge.plant.parameters import STEP_NS
 from sitsedge.plant.record import PlantRecord
+from sitsedge.plant.sealing import Sealing
 from sitsedge.plant.simulate import SCAN_STEPS, PlantCell
 
+KEY_STEPS = 500  # twice a second the key file is looked at
 BEHIND_MAX_NS = 1_000_000_000  # after a longer pause (suspend, debugger) plant time stops instead of racing
 
 
@@ -45,9 +47,11 @@ class RealtimePlant:
         send: Callable[[bytes], None],
         record: PlantRecord,
         on_change: Callable[[], None] = lambda: None,
+        sealing: Sealing | None = None,
     ) -> None:
         self._cell = cell
-        self._writer = LayoutWriter(layout)
+        self._sealing = sealing
+        self._writer = LayoutWriter(layout, security=None if sealing is None else sealing.writer)
         self._publish_steps = 1000 // publish_hz
         self._send = send
         self.record = record
@@ -110,6 +114,8 @@ class RealtimePlant:
             self.applied = after
             if _differs(before, after):
                 self._on_change()
+        if self._sealing is not None and counters.steps % KEY_STEPS == 0:
+            self._sealing.follow(time.time_ns())
         if (counters.steps - 1) % self._publish_steps == 0:
             self._publish(age_ns)
 
@@ -121,9 +127,8 @@ class RealtimePlant:
             self.counters.skipped += 1
             return
         # The sampling time is the moment this state belongs to, so a late step cannot look fresh.
-        data = self._writer.write(t_source_ns=time.time_ns() - age_ns, values=measured)
         try:
-            self._send(data)
+            self._send(self._writer.write(t_source_ns=time.time_ns() - age_ns, values=measured))
         except FieldbusError:
             self.counters.send_errors += 1
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import logging
 import os
 import signal
@@ -15,8 +16,8 @@ from urllib.parse import urlsplit
 from asyncua import ua
 
 from attest.command import Refusal
-from fieldbus.opcua import TrustList, load_identity
-from fieldbus.opcua.server import Access, Role, UserBook, secure_server
+from fieldbus.opcua import CertificateError, TrustList, load_identity
+from fieldbus.opcua.server import Access, Role, UserBook, reload_identity, secure_server
 from sitsedge.server.alarms import ALARMS, Finding, worst
 from sitsedge.server.conditions import AlarmServer, supertypes
 from sitsedge.server.config import ServerConfig
@@ -34,6 +35,7 @@ from sitsedge.telemetry import write_snapshot
 from sitsedge.telemetry.process import freeze_garbage, notify
 
 SNAPSHOT_NAME: Final = "server"
+OWN_CERTIFICATE: Final = "appliance"
 LOOK_S: Final = 0.5  # as often as the gate says something new
 SAVE_S: Final = 10.0
 NICE: Final = 10  # below everything that a command waits for
@@ -88,6 +90,7 @@ class ServerApp:
         self._looks = 0
         self._save_due = 0.0
         self._longest_look_s = 0.0
+        self._certificate_stamp = _stamp(base / config.certificate)
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""
@@ -181,6 +184,7 @@ class ServerApp:
         await self._alarms.apply(self._findings, now_ns)
         if self._looks:  # what was there at the start is no news
             await self._report(facts)
+            await self._renew()
         self._looks += 1
         self._remember(facts)
 
@@ -229,6 +233,26 @@ class ServerApp:
             self._alarms.changed = False
         self._memory.save(self._state_file)
 
+    def _certificate_days(self) -> int | None:
+        """Whole days until the server's own certificate ends; negative once it has."""
+        end = self._feed.certificate_ends.get(OWN_CERTIFICATE)
+        return None if end is None else (end - dt.datetime.now(dt.UTC)).days
+
+    async def _renew(self) -> None:
+        """A new certificate in the place of the old one counts at once for new channels, without a restart."""
+        path = self._base / self._config.certificate
+        stamp = _stamp(path)
+        if stamp is None or stamp == self._certificate_stamp:
+            return
+        self._certificate_stamp = stamp
+        try:
+            identity = load_identity(path, self._base / self._config.private_key)
+        except CertificateError as error:
+            log.error("the new certificate is not used: %s", error)
+            return
+        await reload_identity(self._server, identity)
+        log.info("new channels use the certificate %s", identity.thumbprint)
+
     def _snapshot(self, state: str) -> None:
         active = sorted(name for name, finding in self._findings.items() if finding.active)
         iserver = getattr(self._server, "iserver", None)
@@ -239,6 +263,7 @@ class ServerApp:
             "unacknowledged": sorted(name for name, item in self._memory.conditions.items() if not item.acked),
             "sessions": 0 if iserver is None else len(iserver._external_sessions),
             "subscriptions": 0 if iserver is None else len(iserver.subscription_service.subscriptions),
+            "certificate_days": self._certificate_days(),
             "looks": self._looks,
             "look_ms_max": round(1000 * self._longest_look_s, 1),
         }
@@ -263,6 +288,14 @@ def name_endpoints(server: Any, endpoint: str, hosts: Sequence[str]) -> None:
         return own._replace(netloc=f"{host}:{own.port}").geturl()
 
     server.iserver._mangle_endpoint_url = answer
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _policy_name(kind: Any) -> str:

@@ -19,7 +19,7 @@ from sitsedge.server.tail import LedgerTail
 from sitsedge.telemetry import read_snapshot
 
 STEPS_MAX: Final = 8  # of one ledger in one look: some 16,000 records, what a start looks back at
-CERTIFICATES_S: Final = 60.0  # between two looks at the files
+CERTIFICATES_S: Final = 10.0  # between two looks at the files
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,11 @@ class Feed:
         self._certificates: dict[str, dt.datetime] = {}
         self._certificates_due = 0.0
         self.news = News()
+
+    @property
+    def certificate_ends(self) -> Mapping[str, dt.datetime]:
+        """When each watched certificate ends, as far as it can be read."""
+        return self._certificates
 
     @property
     def positions(self) -> dict[str, int]:

@@ -38,6 +38,7 @@ from sitsedge.gate.rules import gate_rules
 from sitsedge.modules import Bundle, ModuleStore, PublisherTrust
 from sitsedge.modules.profile import require_ceremony_keys, require_no_build
 from sitsedge.supervisor.bridging import pinned_certificate
+from sitsedge.supervisor.groupkeys import ensure_group_keys
 from sitsedge.supervisor.keys import authority, ensure_key, signing_key
 from sitsedge.supervisor.resident import prepare_resident
 from sitsedge.supervisor.revision import check_revision
@@ -137,6 +138,7 @@ def prepare(
     check_mode(deployment, attestation_mode)
     check_ports(deployment, gate)
     state.create()
+    ensure_group_keys(deployment, state, now_ns=time.time_ns())
     development = deployment.profile == "development"
     keys, trust = state.keys, state.trust
     authority(keys / "publisher.key", trust / "publisher.pub", development=development, what="publisher")

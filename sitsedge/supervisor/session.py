@@ -23,6 +23,7 @@ from sitsedge.loop.epoch import AttestationSetup, make_evidence
 from sitsedge.supervisor.bridging import CONFIG_NAME as BRIDGE_CONFIG
 from sitsedge.supervisor.bridging import bridge_config
 from sitsedge.supervisor.children import Children
+from sitsedge.supervisor.groupkeys import key_path
 from sitsedge.supervisor.prepare import Prepared, measure_application, prepare
 from sitsedge.supervisor.revision import commit_revision
 from sitsedge.supervisor.sealfiles import RESIDENT, seal_authority
@@ -457,6 +458,9 @@ class Session:
             "log_dir": str(self.state.logs),
             "record": str(self.state.run / "plant-record.npz"),
         }
+        if source.security is not None:
+            keys = str(key_path(source.security, self.state).absolute())
+            config["publish"]["security"] = {**source.security.model_dump(exclude={"credential"}), "keys": keys}
         if prepared.deployment.cycle.fifo_priority is not None:
             config["fifo_priority"] = max(1, prepared.deployment.cycle.fifo_priority - 2)
         return self._write("plant-config.json", config)

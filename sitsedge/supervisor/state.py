@@ -115,6 +115,11 @@ class StateDir:
         return self.run / "tpm-restarting"
 
     @property
+    def replay_mark(self) -> Path:
+        """What the loop has seen of protected messages: so that none of them counts again after a restart."""
+        return self.root / "replay-mark.json"
+
+    @property
     def event_log(self) -> Path:
         return self.tpm / "event-log.bin"
 

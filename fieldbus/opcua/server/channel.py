@@ -171,7 +171,7 @@ class GuardedProcessor(UaProcessor):  # type: ignore[misc]
 
     def _check_opening(self, header: Any, body: Any) -> None:
         """Look at the certificate before any private key is used."""
-        if not self.iserver.may_shake_hands():
+        if not self.iserver.may_shake_hands(str(self.name[0]) if self.name else ""):
             raise Refused(Code.BadTcpServerTooBusy, "too many handshakes at once")
         data = bytes(body)[: header.body_size]
         shape.check(ua.AsymmetricAlgorithmHeader, data, self._guard, whole=False)

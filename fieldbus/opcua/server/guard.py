@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes
 from fieldbus.opcua.certificates import TrustList, application_uris
 from fieldbus.opcua.errors import CertificateError
 from fieldbus.opcua.server.limits import Limits
-from fieldbus.opcua.server.rate import Rate
+from fieldbus.opcua.server.rate import Rates
 from fieldbus.opcua.server.roles import Access
 from fieldbus.opcua.server.session import GuardedSession
 from fieldbus.opcua.server.signin import SignIn
@@ -125,11 +125,11 @@ class GuardedInternalServer(InternalServer):  # type: ignore[misc]
         self.max_subscriptions = limits.subscriptions
         self.max_monitored_item_queue_size = limits.queue_size
         self.max_connections = limits.connections
-        self._handshakes = Rate(per_s=limits.handshakes_per_s, burst=2 * limits.handshakes_per_s)
+        self._handshakes = Rates(per_s=limits.handshakes_per_s, burst=2 * limits.handshakes_per_s)
 
-    def may_shake_hands(self) -> bool:
-        """Whether one more OpenSecureChannel is within the rate."""
-        return self._handshakes.take(time.monotonic())
+    def may_shake_hands(self, address: str) -> bool:
+        """Whether one more OpenSecureChannel from there is within the rate."""
+        return self._handshakes.take(address, time.monotonic())
 
     async def tell_limits(self) -> None:
         """Put the limits where clients read them (OPC 10000-5, 6.3.2 and 6.3.11), in place of asyncua's 10 000."""

@@ -31,8 +31,8 @@ class Limits:
     """New connections per second and address (a burst of as many is free): each handshake costs RSA work."""
 
     handshakes_per_s: int = 20
-    """OpenSecureChannel requests per second over all connections (a burst of twice as many is free): each is an
-    RSA decryption and a signature, some 3 ms of this process."""
+    """OpenSecureChannel requests per second and address (a burst of twice as many is free): each is an RSA
+    decryption and a signature, some 3 ms of this process."""
 
     activation_s: float = 10.0
     """A connection without an activated session is closed after this long, each time it is without one."""

@@ -14,16 +14,13 @@ from cryptography.hazmat.primitives import hashes
 from fieldbus.opcua.certificates import check_validity
 from fieldbus.opcua.errors import CertificateError
 from fieldbus.opcua.server.guard import GuardedInternalServer
-from fieldbus.opcua.server.rate import Rate
+from fieldbus.opcua.server.rate import Rates
 from fieldbus.opcua.server.transport import GuardedProtocol
 
 _log = logging.getLogger(__name__)
 
 WATCH_S = 0.25
 """How often deadlines are looked at; they are seconds."""
-
-ADDRESSES_MAX = 1_024
-"""Addresses whose rate is remembered; over this all are forgotten, each to begin with a full burst again."""
 
 
 class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
@@ -33,7 +30,8 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
 
     def __init__(self, iserver: GuardedInternalServer, hostname: str, port: int, limits: Any) -> None:
         super().__init__(iserver, hostname, port, limits)
-        self._rates: dict[str, Rate] = {}
+        per_s = iserver.guard.connections_per_s
+        self._rates = Rates(per_s=per_s, burst=per_s)
         self._watch_task: asyncio.Task[None] | None = None
 
     @property
@@ -59,25 +57,16 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
     def admit(self, newcomer: GuardedProtocol) -> bool:
         """Whether there is room; makes some by ending the oldest connection that has no session yet."""
         limits = self.iserver.guard
-        address = str(newcomer.peer_name[0]) if newcomer.peer_name else ""
-        if not self._rate(address).take(time.monotonic()):
+        if not self._rates.take(newcomer.address, time.monotonic()):
             return False
         waiting = [client for client in self.clients if client.pending()]
-        same = sum(bool(client.peer_name) and str(client.peer_name[0]) == address for client in waiting)
+        same = sum(client.address == newcomer.address for client in waiting)
         if same >= limits.pending_per_address:
             return False
         if len(waiting) >= limits.pending or (waiting and len(self.clients) >= limits.connections):
             waiting[0].abort("others wait")  # clients are in the order they came
             return True
         return len(self.clients) < limits.connections
-
-    def _rate(self, address: str) -> Rate:
-        if address not in self._rates:
-            if len(self._rates) >= ADDRESSES_MAX:
-                self._rates.clear()
-            per_s = self.iserver.guard.connections_per_s
-            self._rates[address] = Rate(per_s=per_s, burst=per_s)
-        return self._rates[address]
 
     async def _watch(self) -> None:
         checked = time.monotonic()

@@ -131,6 +131,13 @@ def check_request(data: bytes, limits: Limits) -> int | None:
     return number
 
 
+def service_number(data: bytes, limits: Limits) -> int | None:
+    """The number of the encoding that a message names first, None for one that is no service's; raises ShapeError."""
+    cursor = Cursor(data, limits)
+    _node_id(cursor)
+    return _service(data[: cursor.place])
+
+
 def _service(node_id: bytes) -> int | None:
     """The number of a numeric NodeId of namespace 0 in either of its compact forms."""
     if node_id[0] == 1 and node_id[1] == 0:
@@ -195,7 +202,7 @@ def _dimensions(cursor: Cursor, length: int) -> None:
     product = 1
     for _ in range(count):
         product *= cursor.length(cursor.limits.array_length)
-    if count and product != length:
+    if not count or product != length:
         raise ShapeError(f"dimensions of {product} for {length} elements")
 
 

@@ -63,7 +63,7 @@ class GuardedItems(MonitoredItemService):  # type: ignore[misc]
             return
         mid = self._monitored_datachange[handle]
         item = self._monitored_items[mid]
-        if item.mode == ua.MonitoringMode.Disabled:
+        if item.mode != ua.MonitoringMode.Reporting:
             return
         previous = item.mvalue.current_dvalue
         if previous is not None and not _reportable(previous, value, item.filter):
@@ -74,10 +74,23 @@ class GuardedItems(MonitoredItemService):  # type: ignore[misc]
         event.Value = copy.copy(value)
         await self.isub.enqueue_datachange_event(mid, event, item.queue_size)
 
+    async def _set_monitoring_mode(self, mode: Any, mid: int) -> Any:
+        """Reporting begins with the value there is. Sampling alone reports nothing, as nothing can trigger it here."""
+        item = self._monitored_items.get(mid)
+        if item is None:
+            return ua.StatusCode(ua.StatusCodes.BadMonitoredItemIdInvalid)
+        before, item.mode = item.mode, mode
+        begins = mode == ua.MonitoringMode.Reporting and before != mode
+        if begins and item.callback_handle is not None:
+            item.mvalue.current_dvalue = None
+            read = item.read_value_id
+            await self.trigger_datachange(item.callback_handle, read.NodeId, read.AttributeId)
+        return ua.StatusCode()
+
     async def _trigger_event(self, event: Any, mid: int) -> None:
         """As asyncua's, but a field the event has not is null; there it is an error of whoever emits the event."""
         item = self._monitored_items.get(mid)
-        if item is None or item.mode == ua.MonitoringMode.Disabled or not item.where_clause_evaluator.eval(event):
+        if item is None or item.mode != ua.MonitoringMode.Reporting or not item.where_clause_evaluator.eval(event):
             return
         fields = ua.EventFieldList()
         fields.ClientHandle = item.client_handle

@@ -224,6 +224,11 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
             return "the channel was not renewed"
         return None
 
+    @property
+    def address(self) -> str:
+        """The peer's address without its port."""
+        return str(self.peer_name[0]) if self.peer_name else ""
+
     def application(self) -> bytes | None:
         """The certificate of the secured channel."""
         return self.processor.certificate if self.processor is not None else None

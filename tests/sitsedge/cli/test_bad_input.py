@@ -155,6 +155,7 @@ def test_an_expired_certificate_is_named(mill: Path, tmp_path: Path) -> None:
 
 def test_attestation_none_is_refused_in_production(mill: Path, tmp_path: Path) -> None:
     text = mill.read_text().replace("profile: development", "profile: production")
+    text = text.replace("  fields:", "  unsecured_because: a test has no network\n  fields:")
     text = text.replace("allow_simulated: true", "allow_simulated: false").split("simulation:")[0]
     mill.write_text(text)
     done = deploy(mill, tmp_path / "s", "--attestation-mode", "none")
@@ -165,6 +166,7 @@ def test_attestation_none_is_refused_in_production(mill: Path, tmp_path: Path) -
 
 def test_a_production_profile_makes_no_keys(mill: Path, tmp_path: Path) -> None:
     text = mill.read_text().replace("profile: development", "profile: production")
+    text = text.replace("  fields:", "  unsecured_because: a test has no network\n  fields:")
     text = text.replace("allow_simulated: true", "allow_simulated: false").split("simulation:")[0]
     mill.write_text(text)
     done = deploy(mill, tmp_path / "s")

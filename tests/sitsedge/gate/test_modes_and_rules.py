@@ -150,3 +150,14 @@ def test_units_and_names_must_agree_across_the_files(
     assert words in str(fault)
     assert fault.file.endswith(file)
     assert fault.line > 1
+
+
+@pytest.mark.parametrize("to", list(Mode))
+def test_who_may_only_step_down_cannot_confirm_or_go_up(to: Mode) -> None:
+    modes = keeper()
+    modes.mode = Mode.ADVISORY
+    if to < Mode.ADVISORY:
+        modes.require_down(to)
+        return
+    with pytest.raises(ModeRefused, match="mode-up"):
+        modes.require_down(to)

@@ -1,12 +1,14 @@
 """A server with users and small limits, run as its own process by the tests of hostile clients.
 
 Arguments: port, folder with identity ``plc``, trust lists ``trusted`` and ``writers``, and ``users.json``. Prints
-``ready`` when it listens, counts ``Shop/Counter`` up every 20 ms, ends when its input is closed.
+``ready`` when it listens, counts ``Shop/Counter`` up every 20 ms, ends when its input is closed. At SIGHUP it takes
+the identity that ``current`` names and prints ``renewed``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,13 @@ from asyncua import ua
 from asyncua.common.methods import uamethod
 
 from fieldbus.opcua import TrustList, load_identity
-from fieldbus.opcua.server import Access, Role, UserBook, secure_server
+from fieldbus.opcua.server import Access, Role, UserBook, reload_identity, secure_server
 from tests.fieldbus.opcua.server.shop import BIG_BYTES, LIMITS, NAMESPACE
+
+
+def say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
 
 
 async def build(server: Any) -> Any:
@@ -82,15 +89,21 @@ async def main(port: int, folder: Path) -> None:
         sign_only=True,
     )
     counter = await build(server)
+    renewed = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renewed.set)
     async with server:
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
+        say("ready")
         closed = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         count = 0
         while not closed.done():
             count += 1
             await counter.write_value(count, ua.VariantType.UInt32)
             await asyncio.sleep(0.02)
+            if renewed.is_set():
+                renewed.clear()
+                name = (folder / "current").read_text()
+                await reload_identity(server, load_identity(folder / f"{name}.der", folder / f"{name}.key.pem"))
+                say("renewed")
 
 
 if __name__ == "__main__":

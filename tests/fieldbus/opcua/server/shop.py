@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -91,6 +92,13 @@ class Shop:
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
+    def renew(self, name: str) -> None:
+        """Have the server use the identity ``name`` of its folder."""
+        (self.folder / "current").write_text(name)
+        self.process.send_signal(signal.SIGHUP)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "renewed\n"
+
     def stop(self) -> None:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -107,6 +115,7 @@ class Shop:
         *,
         policy: Any = None,
         mode: Any = None,
+        server: str = "plc",
     ) -> Client:
         """An asyncua client with security set, not connected."""
         client = Client(self.url, timeout=10)
@@ -118,7 +127,7 @@ class Shop:
             policy or SecurityPolicyBasic256Sha256,
             who.certificate_path,
             who.key_path,
-            server_certificate=str(self.folder / "plc.der"),
+            server_certificate=str(self.folder / f"{server}.der"),
             mode=mode or ua.MessageSecurityMode.SignAndEncrypt,
         )
         return client

@@ -39,6 +39,11 @@ async def test_nobody_anonymous_changes_anything_whatever_role_its_application_h
         assert await write(client, "Setpoint", 2.0) == DENIED
 
 
+async def test_a_signed_channel_is_there_where_asked_for_and_encrypts_the_password(shop: Shop, people: People) -> None:
+    async with shop.session(people["panel"], "olga", mode=ua.MessageSecurityMode.Sign) as client:
+        assert (await call(client, "Stop"))[0][0] == "Good"
+
+
 async def test_a_user_at_an_application_that_is_no_writer_changes_nothing(shop: Shop, people: People) -> None:
     async with shop.session(people["screen"], "ed") as client:
         assert [status for status, _ in await call(client, "Who", "Stop")] == ["Good", DENIED]

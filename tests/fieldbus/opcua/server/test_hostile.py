@@ -220,6 +220,19 @@ async def test_a_certificate_is_renewed_and_the_old_one_cut_off_without_a_restar
         old.disconnect_socket()
 
 
+async def test_the_servers_own_certificate_is_renewed_without_a_restart(shop: Shop, people: People) -> None:
+    create_identity(shop.folder, "plc2", application_uri="urn:tests:plc", hosts=["127.0.0.1"])
+    async with shop.session(people["screen"]) as living:
+        assert await connects(await shop.client(people["panel"], server="plc2")) == "BadSecurityChecksFailed"
+        shop.renew("plc2")
+        try:
+            assert await connects(await shop.client(people["panel"], server="plc2")) == "Good"
+            assert await connects(await shop.client(people["panel"])) == "BadSecurityChecksFailed"
+            assert await living.get_node(node_id("Count")).read_value() is not None
+        finally:
+            shop.renew("plc")
+
+
 async def test_a_session_is_not_taken_over_from_another_secured_channel(shop: Shop, people: People) -> None:
     async with shop.session(people["panel"], "olga") as victim, shop.session(people["evil"]) as evil:
         mine = evil.uaclient.session.authentication_token

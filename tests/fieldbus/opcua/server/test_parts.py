@@ -1,0 +1,187 @@
+"""Admission, deadlines, deadbands and events: the parts alone, without a network."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from asyncua import ua
+from asyncua.common.events import Event
+from asyncua.server.monitored_item_service import MonitoredItemData
+
+from fieldbus.opcua import TrustList
+from fieldbus.opcua.server import Limits
+from fieldbus.opcua.server.guard import GuardedInternalServer
+from fieldbus.opcua.server.listener import GuardedBinaryServer
+from fieldbus.opcua.server.rate import ADDRESSES_MAX, Rates
+from fieldbus.opcua.server.subscriptions import GuardedItems, _reportable, weight
+from fieldbus.opcua.server.transport import GuardedProtocol
+from tests.fieldbus.fuzz_opcua_server import Wire, server
+
+LIMITS = Limits(connections=6, pending=4, pending_per_address=3, connections_per_s=8)
+
+
+class Peer:
+    """As much of a connection as admission looks at."""
+
+    def __init__(self, address: str, *, active: bool = False) -> None:
+        self.address = address
+        self.active = active
+        self.ended = ""
+
+    def pending(self) -> bool:
+        return not self.active
+
+    def abort(self, reason: str) -> None:
+        self.ended = reason
+
+
+def listener(folder: Path) -> GuardedBinaryServer:
+    internal = GuardedInternalServer(trusted=TrustList(folder), writers=None, users=None, limits=LIMITS)
+    return GuardedBinaryServer(internal, "127.0.0.1", 0, None)
+
+
+def test_one_address_cannot_have_all_places(tmp_path: Path) -> None:
+    listening = listener(tmp_path)
+    listening.clients += [Peer("10.0.0.1") for _ in range(LIMITS.pending_per_address)]
+    assert not listening.admit(Peer("10.0.0.1"))
+    assert listening.admit(Peer("10.0.0.2"))
+
+
+def test_the_oldest_without_a_session_makes_room_and_none_with_one_does(tmp_path: Path) -> None:
+    listening = listener(tmp_path)
+    active = [Peer("10.0.0.9", active=True) for _ in range(LIMITS.connections)]
+    listening.clients += active[:2]
+    waiting = [Peer(f"10.0.0.{number}") for number in range(LIMITS.pending)]
+    listening.clients += waiting
+    assert listening.admit(Peer("10.0.1.1"))
+    assert [bool(peer.ended) for peer in listening.clients] == [False, False, True, False, False, False]
+    listening.clients[:] = active
+    assert not listening.admit(Peer("10.0.1.2"))
+    assert not any(peer.ended for peer in active)
+
+
+def test_connections_come_no_faster_than_the_rate_of_their_address(tmp_path: Path) -> None:
+    listening = listener(tmp_path)
+    burst = [listening.admit(Peer("10.0.0.1")) for _ in range(3 * LIMITS.connections_per_s)]
+    assert burst[: LIMITS.connections_per_s] == [True] * LIMITS.connections_per_s
+    assert False in burst
+    assert listening.admit(Peer("10.0.0.2"))
+
+
+def test_remembered_addresses_are_bounded() -> None:
+    rates = Rates(per_s=1.0, burst=1.0)
+    for number in range(3 * ADDRESSES_MAX):
+        assert rates.take(str(number), 0.0)
+    assert len(rates._rates) <= ADDRESSES_MAX
+    assert not rates.take(str(3 * ADDRESSES_MAX - 1), 0.0)
+
+
+async def test_what_lasts_too_long_is_named(tmp_path: Path) -> None:
+    protocol = GuardedProtocol(server(tmp_path))
+    wire = Wire()
+    protocol.connection_made(wire)
+    now = time.monotonic()
+    limits = protocol._guard
+    assert protocol.overdue(now) is None
+    assert protocol.overdue(now + limits.activation_s + 1.0) == "no active session"
+    assert protocol.processor is not None
+    protocol.processor.session = SimpleNamespace(is_activated=lambda: True, close_session=_nothing)
+    assert protocol.overdue(now + limits.activation_s + 1.0) is None
+    protocol.pause_writing()
+    assert protocol.processor.get_publish_request(1) is None  # nothing is sent to who does not read
+    assert protocol.overdue(now + limits.stalled_s + 2.0) == "answers are not read"
+    protocol.resume_writing()
+    protocol._message_since = now
+    assert protocol.overdue(now + limits.message_s + 1.0) == "a message that does not end"
+    protocol._message_since, protocol._chunk_since = None, now
+    assert protocol.overdue(now + limits.chunk_s + 1.0) == "a chunk that does not end"
+    protocol._chunk_since = None
+    protocol.processor.connection._valid_until = now + 5.0
+    assert protocol.overdue(now + 4.0) is None
+    assert protocol.overdue(now + 6.0) == "the channel was not renewed"
+    protocol.abort("test")
+    protocol.connection_lost(None)
+
+
+async def _nothing(_: bool) -> None:
+    """A session that is closed."""
+
+
+GOOD, BAD = ua.StatusCode(ua.StatusCodes.Good), ua.StatusCode(ua.StatusCodes.BadSensorFailure)
+
+
+def value(number: Any, status: Any = GOOD) -> ua.DataValue:
+    return ua.DataValue(ua.Variant(number), StatusCode=status)
+
+
+def test_a_deadband_holds_back_values_and_never_a_status() -> None:
+    half = ua.DataChangeFilter(Trigger=ua.DataChangeTrigger.StatusValue, DeadbandType=1, DeadbandValue=0.5)
+    status = ua.DataChangeFilter(Trigger=ua.DataChangeTrigger.Status)
+    assert not _reportable(value(1.0), value(1.5), half)
+    assert _reportable(value(1.0), value(1.6), half)
+    assert _reportable(value(1.0), value(float("nan")), half)
+    assert _reportable(value(1.0), value(None, BAD), half)
+    assert _reportable(value(1.0), value(1.0, BAD), half)
+    assert _reportable(value(None, BAD), value(1.0), half)
+    assert not _reportable(value(1.0), value(2.0), status)
+    assert _reportable(value(1.0), value(2.0, BAD), status)
+    assert not _reportable(value(1.0), value(1.0), None)
+    assert _reportable(value("a"), value("b"), None)
+
+
+async def test_a_slow_drift_is_reported_from_the_value_last_reported(tmp_path: Path) -> None:
+    items, reported = _items()
+    half = ua.DataChangeFilter(Trigger=ua.DataChangeTrigger.StatusValue, DeadbandType=1, DeadbandValue=0.5)
+    items._monitored_datachange[1] = 9
+    items._monitored_items[9] = _item(half)
+    for step in range(9):
+        await items.datachange_callback(1, value(step * 0.2))
+    assert reported == pytest.approx([0.0, 0.6, 1.2])
+    assert await items._set_monitoring_mode(ua.MonitoringMode.Sampling, 9) == GOOD
+    await items.datachange_callback(1, value(50.0))
+    assert len(reported) == 3
+    assert (await items._set_monitoring_mode(ua.MonitoringMode.Reporting, 8)).name == "BadMonitoredItemIdInvalid"
+
+
+async def test_a_field_an_event_has_not_is_null_and_breaks_nobodys_event() -> None:
+    items, reported = _items()
+    names = ("Message", "to_event_fields", "data_types", "Nowhere")
+    clauses = [ua.SimpleAttributeOperand(BrowsePath=[ua.QualifiedName(name)], AttributeId=13) for name in names]
+    item = _item(ua.EventFilter(SelectClauses=clauses))
+    item.where_clause_evaluator = SimpleNamespace(eval=lambda _: True)
+    items._monitored_items[9] = item
+    event = Event()
+    event.add_property("Message", "hot", ua.VariantType.String)
+    await items._trigger_event(event, 9)
+    assert [field.Value for field in reported[0].EventFields] == ["hot", None, None, None]
+
+
+def _items() -> tuple[GuardedItems, list[Any]]:
+    reported: list[Any] = []
+
+    async def data(mid: int, event: Any, size: int) -> None:
+        reported.append(event.Value.Value.Value)
+
+    async def events(mid: int, fields: Any, size: int) -> None:
+        reported.append(fields)
+
+    subscription = SimpleNamespace(
+        data=SimpleNamespace(SubscriptionId=1), enqueue_datachange_event=data, enqueue_event=events
+    )
+    return GuardedItems(subscription, None), reported
+
+
+def _item(filter_: Any) -> Any:
+    item = MonitoredItemData()
+    item.mode, item.filter, item.client_handle = ua.MonitoringMode.Reporting, filter_, 1
+    return item
+
+
+def test_the_weight_of_a_value_follows_its_size() -> None:
+    assert weight(ua.DataValue(ua.Variant(bytes(1_000)))) > 1_000
+    assert weight(["x" * 100] * 10) > 1_000
+    assert weight(1.0) < 100

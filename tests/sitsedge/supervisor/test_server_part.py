@@ -1,0 +1,130 @@
+"""The supervisor's part of the OPC UA server: its file, its certificate, and a server that dies and comes back."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from fieldbus.opcua import OpcUaError, load_certificate, load_identity
+from sitsedge.config import load_model
+from sitsedge.gate.control import request_mode, request_step_down
+from sitsedge.modules import Bundle
+from sitsedge.server.config import ServerConfig
+from sitsedge.server.modelconfig import model_config
+from sitsedge.supervisor import serverpart
+from sitsedge.supervisor.children import Children
+from sitsedge.supervisor.prepare import _certificates, load_files
+from sitsedge.supervisor.serverpart import Revival, check_server_files, server_config
+from sitsedge.supervisor.state import StateDir
+from tests.sitsedge.conftest import free_port
+
+CHILD = "import time, sys\nsys.stderr.write('out of words')\nsys.exit(3)\n"
+POLL_S = 0.02
+
+
+def with_server(deployment: Path, *more: str) -> Path:
+    """The same deployment with a server of its own."""
+    lines = ["", "server:", f"  endpoint: opc.tcp://localhost:{free_port(socket.SOCK_STREAM)}/sits", *more, ""]
+    deployment.write_text(deployment.read_text(encoding="utf-8") + "\n".join(lines), encoding="utf-8")
+    return deployment
+
+
+def test_the_servers_file_fits_its_schema_and_the_model(mill: Path, mill_bundle: Bundle, tmp_path: Path) -> None:
+    machine = "  machine: {name: Stand 7, manufacturer: M, serial_number: '7', product_instance_uri: 'urn:m:7'}"
+    path = with_server(mill, "  hosts: [edge-1.example]", machine)
+    deployment, gate, _ = load_files(path)
+    state = StateDir(tmp_path / "s")
+    state.create()
+    written = tmp_path / "server-config.json"
+    written.write_text(json.dumps(server_config(deployment, gate, mill_bundle, path, state)))
+    config = load_model(written, ServerConfig)
+    assert (config.processes, config.has_plc, config.bind) == (["sitsd", "gate"], True, "127.0.0.1")
+    assert [(item.name, item.low, item.high) for item in config.outputs] == [
+        ("gap_correction", -0.33, 0.33),  # the gate's limits, not the module's wider ones
+        ("speed_trim", -0.85, 0.85),
+    ]
+    model = model_config(config)
+    model.check()
+    assert model.machine is not None
+    assert "BridgeDown" not in {condition.name for condition in model.conditions}
+    assert "PlcUnreachable" in {condition.name for condition in model.conditions}
+
+
+def test_a_development_profile_makes_a_certificate_for_every_name(mill: Path, tmp_path: Path) -> None:
+    path = with_server(mill, "  hosts: [edge-1.example, 10.0.0.9]")
+    deployment, gate, _ = load_files(path)
+    state = StateDir(tmp_path / "s")
+    state.create()
+    _certificates(deployment, gate, state, path.parent)
+    identity = load_identity(state.pki / "appliance.der", state.pki / "appliance.key.pem")
+    assert identity.application_uri == "urn:sits-edge:rolling-mill:appliance"
+    names = load_certificate(identity.certificate_path).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    assert names.value.get_values_for_type(x509.DNSName) == ["localhost", "edge-1.example"]
+    assert [str(ip) for ip in names.value.get_values_for_type(x509.IPAddress)] == ["10.0.0.9", "127.0.0.1"]
+
+
+def test_a_book_of_users_that_others_can_read_stops_the_start(mill: Path, tmp_path: Path) -> None:
+    path = with_server(mill)
+    deployment, _, _ = load_files(path)
+    state = StateDir(tmp_path / "s")
+    state.create()
+    check_server_files(deployment, path, state)  # none yet: it is made
+    state.users.write_text('{"version": 1, "users": {}, "applications": {}}')
+    state.users.chmod(0o644)
+    with pytest.raises(OpcUaError, match="users-permissions"):
+        check_server_files(deployment, path, state)
+
+
+def test_a_server_that_dies_is_started_again_ever_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "dying_child.py").write_text(CHILD)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    said: list[str] = []
+    children = Children(tmp_path / "run", tmp_path / "logs")
+    revival = Revival(children, "server", "dying_child", [], said.append)
+    revival.start()
+    for times, wait_s in enumerate((0.5, 1.0, 2.0), start=1):
+        while len(said) < times:
+            children.check()  # the end of this process is nobody's emergency
+            revival.check()
+            now += 0.0001
+            signal.sigtimedwait([], POLL_S)
+        assert said[-1] == f"the server ended with 3: out of words; starting it again in {wait_s:.1f} s"
+        now += wait_s + serverpart.RESTART_S
+        revival.check()
+    children.stop_all()
+
+
+def test_only_down_is_asked_for(tmp_path: Path) -> None:
+    asked = []
+
+    def answer(path: Path) -> None:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+            server.listen()
+            ready.set()
+            for _ in range(2):
+                channel, _ = server.accept()
+                with channel, channel.makefile("rwb") as stream:
+                    asked.append(json.loads(stream.readline()))
+                    stream.write(b'{"ok": true}\n')
+
+    ready = threading.Event()
+    path = tmp_path / "c.sock"
+    thread = threading.Thread(target=answer, args=(path,))
+    thread.start()
+    assert ready.wait(10)
+    request_step_down(path, "OFF", "r")
+    request_mode(path, "OFF", [], "r")
+    thread.join()
+    assert [request.get("only_down") for request in asked] == [True, None]
