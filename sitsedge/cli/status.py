@@ -109,6 +109,17 @@ def _clock_rows(loop: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+def _source_rows(loop: dict[str, Any]) -> list[tuple[str, str]]:
+    """Message security of the publisher, and what is wrong with its keys; nothing where it has none."""
+    security = loop.get("source_security")
+    if not isinstance(security, dict):
+        return []
+    rows = [("source", f"{security.get('mode')}, group {security.get('group')}, key {security.get('used_token')}")]
+    if problem := security.get("problem"):
+        rows.append(("source keys", f"PROBLEM: {problem}"))
+    return rows
+
+
 def _verified(snapshots: dict[str, Snapshot]) -> dict[str, Any]:
     """Whether the gate stands by "verified" for what it accepts now, and why not; unknown counts as not."""
     gate = snapshots.get("gate")
@@ -187,7 +198,7 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
     if "prover" in snapshots and (pace := snapshots["prover"].data.get("pace")):
         table.add_row("prover's pace", _pace(pace))
     table.add_row("epoch", str(loop.get("epoch", "?")))
-    for name, value in _clock_rows(loop):
+    for name, value in [*_clock_rows(loop), *_source_rows(loop)]:
         table.add_row(name, value)
     table.add_row("cycles", str(loop.get("cycles", 0)))
     table.add_row("accepted", str(loop.get("accepted", 0)))
