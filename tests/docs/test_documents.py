@@ -50,8 +50,10 @@ def test_the_two_commands_come_first() -> None:
 def test_every_documented_command_and_option_exists(line: str) -> None:
     words = shlex.split(line)[1:]
     command = [words[0]]
-    if words[0] in ("module", "attest", "proof", "audit", "bench", "fieldbus"):
+    if words[0] in ("module", "attest", "proof", "audit", "bench", "fieldbus", "server"):
         command.append(words[1])
+    if words[:2] in (["server", "users"], ["server", "trust"]):
+        command.append(words[2])
     if words[:2] == ["attest", "policy"]:
         command.append(words[2])
     text = help_of(command)
