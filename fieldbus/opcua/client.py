@@ -19,6 +19,7 @@ from fieldbus.opcua.establish import CLOSE_S_MAX, Peer, establish, key_of, pinne
 from fieldbus.opcua.failures import PEER_ERRORS, SESSION_GONE, status_error, transport_error
 from fieldbus.opcua.findings import Finding, named
 from fieldbus.opcua.guard import Guard
+from fieldbus.opcua.inspection import ServerFacts, describe
 from fieldbus.opcua.nodes import ResolvedNode, absent_nodes, resolve
 from fieldbus.opcua.options import SubscriptionOptions
 from fieldbus.opcua.policies import PolicyChoice, ReconnectPolicy
@@ -242,6 +243,11 @@ class SecureClient:
             params.NodesToRead.append(item)
         results = await self._call(client.uaclient.session.read(params), doing="reading")
         return tuple(from_data_value(tag, value) for tag, value in zip(tags, results, strict=True))
+
+    async def describe(self) -> ServerFacts:
+        """What the server says of itself and of the tags it has. Raises as write_many."""
+        client = self._require()
+        return await self._call(describe(client.uaclient.session, self._nodes), doing="describing")
 
     async def subscribe(self, tags: Sequence[str], options: SubscriptionOptions | None = None) -> ValueSubscription:
         """Have the server push changes of ``tags``; see ``ValueSubscription``. Raises as write_many."""

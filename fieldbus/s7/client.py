@@ -9,11 +9,21 @@ import datetime as dt
 
 from fieldbus.link import TcpLink
 from fieldbus.s7 import cotp, pdu, szl
+from fieldbus.s7.blocks import (
+    COUNT_BLOCKS,
+    LIST_BLOCKS,
+    BlockEntry,
+    BlockKind,
+    block_counts,
+    block_entries,
+    list_request,
+)
 from fieldbus.s7.errors import S7Error
 from fieldbus.s7.items import SUCCESS
 from fieldbus.s7.limits import ITEMS_MAX, SZL_PARTS_MAX
 from fieldbus.s7.model import (
     Ack,
+    BlockInfo,
     Body,
     ClockReply,
     ClockRequest,
@@ -36,7 +46,7 @@ from fieldbus.s7.model import (
     WriteRequest,
 )
 from fieldbus.s7.status import header_error, return_code
-from fieldbus.s7.userdata import CPU, READ_CLOCK, READ_SZL, TIME
+from fieldbus.s7.userdata import BLOCKS, CPU, READ_CLOCK, READ_SZL, TIME
 
 PORT = 102
 PDU_BYTES_WANTED = 960
@@ -90,6 +100,11 @@ class S7Client:
             self._link.abort()
             raise S7Error("pdu-size", found=str(setup), expected=f"{_PDU_BYTES_MIN} … {PDU_BYTES_WANTED}")
         self.pdu_bytes = setup.pdu_bytes
+
+    @property
+    def item_bytes_max(self) -> int:
+        """Bytes of one item that a read of the negotiated PDU has room for."""
+        return self.pdu_bytes - _HEADER_BYTES - _READ_HEAD - _DATA_HEAD
 
     async def close(self) -> None:
         await self._link.close()
@@ -192,6 +207,31 @@ class S7Client:
     async def diagnostic_buffer(self, clock: dt.tzinfo = dt.UTC) -> tuple[szl.DiagnosticEntry, ...]:
         """The diagnostic buffer, newest entry first."""
         return szl.diagnostic_buffer(await self.read_szl(szl.DIAGNOSTIC_BUFFER), clock)
+
+    async def block_counts(self) -> dict[BlockKind, int]:
+        """How many blocks of each kind the CPU has. Raises ``blocks-refused``, ``block-list``."""
+        return block_counts(await self._blocks(COUNT_BLOCKS, b""))
+
+    async def blocks(self, kind: BlockKind) -> tuple[BlockEntry, ...]:
+        """The blocks of one kind. Raises ``blocks-refused`` (also where there are none), ``block-list``."""
+        return block_entries(await self._blocks(LIST_BLOCKS, list_request(kind)))
+
+    async def _blocks(self, function: int, data: bytes) -> bytes:
+        parts: list[bytes] = []
+        sequence = 0
+        body: UserBody = BlockInfo(data)
+        while len(parts) < SZL_PARTS_MAX:
+            reply = await self._service(BLOCKS, function, sequence, body)
+            if isinstance(reply.body, NoData):
+                found = header_error(reply.error) if reply.error else return_code(reply.body.code)
+                raise S7Error("blocks-refused", found=found, expected="a list of blocks")
+            if not isinstance(reply.body, BlockInfo):
+                raise self._broken("reply-items", str(reply.body)[:80], "a list of blocks")
+            parts.append(reply.body.data)
+            if not reply.more:
+                return b"".join(parts)
+            sequence, body = reply.sequence, NextPart()
+        raise self._broken("block-list", f"{len(parts)} parts", f"at most {SZL_PARTS_MAX}")
 
     async def clock_ns(self, clock: dt.tzinfo = dt.UTC) -> int:
         """Unix ns of the CPU's clock, which runs in the zone ``clock``."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fieldbus.s7.client import S7Client
 from fieldbus.s7.errors import S7Error
 from fieldbus.s7.items import SUCCESS
 from fieldbus.s7.layout import BlockLayout, Member, find_member
-from fieldbus.s7.model import DataItem
+from fieldbus.s7.model import DataItem, ItemType
 from fieldbus.s7.status import quality
 from fieldbus.s7.szl import CpuMode
 from fieldbus.s7.times import zone as time_zone
-from fieldbus.s7.values import DataType, decode_value
+from fieldbus.s7.values import DataType, decode_text_start, decode_value
 from fieldbus.sample import BAD_DECODING, BAD_OUT_OF_SERVICE, Sample, TimeSource, bad, good
 
 TIME_TYPES = (DataType.DTL, DataType.DATE_AND_TIME, DataType.LDT)
@@ -61,7 +61,7 @@ class S7Connector:
         if time_member is not None:
             found.append(find_member(layouts, time_member))
             self._time = found[-1][1]
-        self._items = tuple(block.item(member) for block, member in found)
+        self._items = self._asked = tuple(block.item(member) for block, member in found)
         if self._time is not None and self._time.spec.type not in TIME_TYPES:
             raise S7Error("time-member", found=str(self._time.spec.type), expected="DTL, Date_And_Time or LDT")
 
@@ -74,7 +74,16 @@ class S7Connector:
         return self._client.connected
 
     async def connect(self) -> None:
+        """Connect. Of text that is longer than the PDU the first bytes are read: they mostly hold all of it, and where
+        they do not the value is bad."""
         await self._client.connect()
+        room = self._client.item_bytes_max // 2 * 2
+        self._asked = tuple(
+            [
+                replace(item, count=room) if item.type is ItemType.BYTE and item.count > room else item
+                for item in self._items
+            ]
+        )
 
     async def close(self) -> None:
         await self._client.close()
@@ -82,7 +91,7 @@ class S7Connector:
     async def read(self) -> tuple[Sample, ...]:
         """One sample per tag. Values and their time are read in one job if they fit the PDU."""
         running = not self._run_only or (await self._client.cpu_state(self._clock)).mode is CpuMode.RUN
-        found = await self._client.read(self._items)
+        found = await self._client.read(self._asked)
         t_ns, source = self._now_ns(), TimeSource.RECEIVED
         if self._time is not None:
             stamp = self._value(self._time, found[-1])
@@ -106,6 +115,8 @@ class S7Connector:
         if data.code != SUCCESS:
             return None
         try:
+            if len(data.data) < member.spec.size and member.spec.type in (DataType.STRING, DataType.WSTRING):
+                return decode_text_start(member.spec, data.data)
             return decode_value(member.spec, data.data, clock=self._clock)
         except S7Error:
             return None

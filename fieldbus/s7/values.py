@@ -141,16 +141,28 @@ def decode_value(spec: TypeSpec, data: bytes, *, bit: int = 0, clock: dt.tzinfo 
             return times.dtl(data, clock)
 
 
-def _string(data: bytes) -> str:
+def decode_text_start(spec: TypeSpec, data: bytes) -> str:
+    """The text of a STRING or WSTRING of which only the first bytes were read: a CPU's PDU may hold no more.
+
+    Raises S7Error ``string-length`` where the text goes on behind ``data``, and as ``decode_value``.
+    """
+    if spec.type is DataType.WSTRING:
+        return _wide_string(data, spec.characters)
+    return _string(data, spec.characters)
+
+
+def _string(data: bytes, characters: int | None = None) -> str:
+    expected = len(data) - 2 if characters is None else characters
     room, length = data[0], data[1]
-    if room != len(data) - 2 or length > room:
-        raise S7Error("string-length", found=f"{length} of {room}", expected=f"at most {len(data) - 2} of as many")
+    if room != expected or length > min(room, len(data) - 2):
+        raise S7Error("string-length", found=f"{length} of {room}", expected=f"at most {len(data) - 2} of {expected}")
     return _latin(data[2 : 2 + length])
 
 
-def _wide_string(data: bytes) -> str:
+def _wide_string(data: bytes, characters: int | None = None) -> str:
+    expected = (len(data) - 4) // 2 if characters is None else characters
     room, length = int.from_bytes(data[:2], "big"), int.from_bytes(data[2:4], "big")
-    if room != (len(data) - 4) // 2 or length > room:
+    if room != expected or length > min(room, (len(data) - 4) // 2):
         raise S7Error("string-length", found=f"{length} of {room}", expected=f"at most {(len(data) - 4) // 2}")
     return _utf16(data[4 : 4 + 2 * length])
 

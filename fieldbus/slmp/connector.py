@@ -15,11 +15,14 @@ from fieldbus.slmp.errors import SlmpError
 from fieldbus.slmp.values import WordOrder, WordType, decode_words, words_of
 
 _END_CODE = "end-code-"
+_WORD_BITS = 16
+_KEPT_BY_CPU = ("SM", "SD")
 
 
 @dataclass(frozen=True, slots=True)
 class SlmpTag:
-    """A device as a tag. ``type`` None: a bit. ``words`` only for text."""
+    """A device as a tag. ``type`` None: a bit. ``words`` only for text. A number with a bit device (``X0``, ``M16``) is
+    made of as many bits from there on, the first one the lowest."""
 
     name: str
     device: str
@@ -30,8 +33,9 @@ class SlmpTag:
 
 
 class SlmpConnector:
-    """Polls tags, neighbours in one request. A CPU that is not in RUN gives bad values
-    (Bad_OutOfService) unless ``run_only`` is False. Samples carry the time of their reception: devices have none."""
+    """Polls tags, neighbours in one request. A CPU that is not in RUN gives bad values (Bad_OutOfService) unless
+    ``run_only`` is False; special relays and registers (SM, SD), which the CPU itself keeps, stay good. Samples carry
+    the time of their reception: devices have none."""
 
     def __init__(
         self,
@@ -46,9 +50,12 @@ class SlmpConnector:
         self._devices = [Device.named(tag.device, client.series) for tag in tags]
         wanted: list[Wanted] = []
         for place, (tag, device) in enumerate(zip(tags, self._devices, strict=True)):
-            if (tag.type is None) is not device.bit:
-                raise SlmpError("bit-device", found=tag.device, expected="a bit device without type, a word with one")
-            wanted.append(Wanted(place, device, 1 if tag.type is None else words_of(tag.type, tag.words)))
+            if tag.type is None and not device.bit:
+                raise SlmpError("bit-device", found=tag.device, expected="a type for a word device")
+            if tag.type is WordType.TEXT and device.bit:
+                raise SlmpError("bit-device", found=f"text in {tag.device}", expected="a word device for text")
+            count = 1 if tag.type is None else words_of(tag.type, tag.words)
+            wanted.append(Wanted(place, device, count * _WORD_BITS if tag.type is not None and device.bit else count))
         self._batches = batches(wanted)
         self.model = ""
         """The CPU's model, once connected."""
@@ -100,10 +107,10 @@ class SlmpConnector:
     def _sample(self, part: Wanted, points: tuple[int, ...] | tuple[bool, ...], running: bool) -> Sample:
         tag = self._tags[part.place]
         try:
-            value = points[0] if tag.type is None else decode_words(tag.type, points, tag.order)
+            value = points[0] if tag.type is None else decode_words(tag.type, _words(part, points), tag.order)
         except SlmpError as error:
             return self._refused(tag, error)
-        if not running:
+        if not running and part.device.kind not in _KEPT_BY_CPU:
             return bad(tag.name, tag.unit, BAD_OUT_OF_SERVICE, self._now_ns())
         return good(tag.name, value, tag.unit, self._now_ns())
 
@@ -111,3 +118,11 @@ class SlmpConnector:
         refused = error.code.startswith(_END_CODE)
         status = quality(int(error.code.removeprefix(_END_CODE), 16)) if refused else BAD_DECODING
         return bad(tag.name, tag.unit, status, self._now_ns())
+
+
+def _words(part: Wanted, points: tuple[int, ...] | tuple[bool, ...]) -> tuple[int, ...]:
+    """The words, put together of their bits where the device has bits."""
+    if not part.device.bit:
+        return points
+    starts = range(0, len(points), _WORD_BITS)
+    return tuple(sum(points[start + bit] << bit for bit in range(_WORD_BITS)) for start in starts)

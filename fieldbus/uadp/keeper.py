@@ -31,10 +31,20 @@ class KeyKeeper:
     """Key file → ring of keys, for one thread."""
 
     def __init__(
-        self, path: Path, *, group: str, policy: SecurityPolicy, now_ns: int, overlap_s: float = OVERLAP_S
+        self,
+        path: Path,
+        *,
+        group: str,
+        policy: SecurityPolicy,
+        now_ns: int,
+        overlap_s: float = OVERLAP_S,
+        credential: bool = False,
     ) -> None:
-        """Raises SecurityError ``key-file``, ``key-size``, ``key-group`` or ``key-policy``."""
-        self._path = path
+        """``credential``: as of ``read_key_file``.
+
+        Raises SecurityError ``key-file``, ``key-size``, ``key-group`` or ``key-policy``.
+        """
+        self._path, self._credential = path, credential
         self._group = group
         self._overlap_ns = round(overlap_s * NS_PER_S)
         self._mark: tuple[int, ...] | None = None
@@ -107,7 +117,7 @@ class KeyKeeper:
 
     def _read(self, now_ns: int, mark: tuple[int, ...]) -> None:
         """``mark`` is from before the reading: what is replaced meanwhile is read again."""
-        contents = read_key_file(self._path)
+        contents = read_key_file(self._path, credential=self._credential)
         try:
             self._check(contents)
             self._install(contents)

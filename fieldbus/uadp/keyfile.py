@@ -37,6 +37,7 @@ POLICIES = {policy.uri.rpartition("#")[2]: policy for policy in SecurityPolicy}
 """``PubSub-Aes128-CTR`` and ``PubSub-Aes256-CTR``: the end of the profile's URI."""
 
 _NIBBLES = {code: value for value, code in enumerate(b"0123456789abcdef")}
+_OTHERS, _CREDENTIAL_BITS = 0o077, 0o037
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -79,7 +80,12 @@ def make_keys(
     lifetime_s: int | None = None,
     now_ns: int = 0,
 ) -> KeyFile:
-    """Fresh keys of the operating system's randomness, the first one current from ``now_ns`` on."""
+    """Fresh keys of the operating system's randomness, the first one current from ``now_ns`` on.
+
+    Raises SecurityError ``key-group`` for an id that a key file cannot have.
+    """
+    if not _usual(group):
+        raise SecurityError("key-group", found=repr(group), expected="printable ASCII without spaces")
     keys = [bytearray(policy.key_data_bytes) for _ in range(count)]
     with Path("/dev/urandom").open("rb", buffering=0) as source:  # reads into our own buffer, so that it can be erased
         for key in keys:
@@ -91,9 +97,10 @@ def make_keys(
     return KeyFile(group, policy, first_token_id, keys, seconds * NS_PER_S, lifetime_s * NS_PER_S)
 
 
-def read_key_file(path: Path) -> KeyFile:
-    """Read and check a key file. Raises SecurityError ``key-file`` (missing, a link, readable by others, another
-    owner's, not in the format) or ``key-size``; no message contains a part of a key.
+def read_key_file(path: Path, *, credential: bool = False) -> KeyFile:
+    """Read and check a key file. ``credential``: systemd wrote it for this service, as root's with an access list for
+    our user, which looks like mode 0440. Raises SecurityError ``key-file`` (missing, a link, readable by others,
+    another owner's, not in the format) or ``key-size``; no message contains a part of a key.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -102,7 +109,7 @@ def read_key_file(path: Path) -> KeyFile:
     buffer = bytearray(FILE_BYTES_MAX + 1)
     try:
         with os.fdopen(descriptor, "rb", buffering=0) as file:
-            _check_owner(path, os.fstat(file.fileno()))
+            _check_owner(path, os.fstat(file.fileno()), _CREDENTIAL_BITS if credential else _OTHERS)
             size = file.readinto(buffer) or 0
         if size > FILE_BYTES_MAX:
             raise _refused(path, f"over {FILE_BYTES_MAX} bytes", "a key file")
@@ -159,7 +166,7 @@ def parse_key_file(data: memoryview | bytearray, name: str = "keys") -> KeyFile:
     policy = POLICIES.get(_word(next(lines, None), "policy", name))
     if policy is None:
         raise _refused(Path(name), "an unknown policy", " or ".join(POLICIES))
-    if not group.isascii() or not group.isprintable() or " " in group or len(group) > GROUP_CHARACTERS_MAX:
+    if not _usual(group):
         raise _refused(Path(name), "an unusual group id", "printable ASCII without spaces")
     line = next(lines, None)
     end_ns = lifetime_ns = None
@@ -183,6 +190,11 @@ def parse_key_file(data: memoryview | bytearray, name: str = "keys") -> KeyFile:
             key[:] = bytes(len(key))
         raise
     return KeyFile(group, policy, first, keys, end_ns, lifetime_ns)
+
+
+def _usual(group: str) -> bool:
+    """Whether a group id is one that every tool can write."""
+    return group.isascii() and group.isprintable() and " " not in group and 1 <= len(group) <= GROUP_CHARACTERS_MAX
 
 
 def _lines(view: memoryview, name: str) -> Iterator[memoryview]:
@@ -251,11 +263,11 @@ def _key(line: memoryview, policy: SecurityPolicy, keys: list[bytearray], name: 
     return token_id
 
 
-def _check_owner(path: Path, status: os.stat_result) -> None:
+def _check_owner(path: Path, status: os.stat_result, forbidden: int) -> None:
     mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISREG(status.st_mode):
         raise _refused(path, "no regular file", "a regular file of mode 0600")
-    if mode & 0o077:
+    if mode & (forbidden if status.st_uid == 0 else _OTHERS):
         raise _refused(path, f"mode {mode:04o}", "a regular file of mode 0600", hint="chmod 600 it")
     if status.st_uid not in (os.geteuid(), 0):
         raise _refused(path, f"a file of user {status.st_uid}", f"one of user {os.geteuid()} or 0")

@@ -21,7 +21,10 @@ from sitsedge.cli import (
     deploy_commands,
     evaluate_command,
     fieldbus_capture_commands,
+    fieldbus_check_command,
     fieldbus_commands,
+    fieldbus_discover_command,
+    fieldbus_key_commands,
     module_commands,
     proof_commands,
     sealed_commands,
@@ -59,8 +62,11 @@ audit_commands.app.command("export")(sealed_commands.export_command)
 audit_commands.app.command("verify-sealed")(sealed_commands.verify_command)
 audit_commands.app.command("open")(sealed_commands.open_command_line)
 app.add_typer(audit_commands.app, name="audit")
+fieldbus_commands.app.command("check")(fieldbus_check_command.check_command)
 fieldbus_commands.app.command("record")(fieldbus_capture_commands.record_command)
 fieldbus_commands.app.command("replay")(fieldbus_capture_commands.replay_command)
+fieldbus_commands.app.add_typer(fieldbus_key_commands.app, name="keys")
+fieldbus_commands.app.command("discover")(fieldbus_discover_command.discover_command)
 app.add_typer(fieldbus_commands.app, name="fieldbus")
 app.add_typer(server_commands.app, name="server")
 app.add_typer(demo_commands.bench, name="bench")

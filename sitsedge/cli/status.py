@@ -16,6 +16,7 @@ from sitsedge.telemetry import Snapshot, read_snapshot
 PROCESSES = ("sitsd", "gate", "prover", "bridge", "plant", "replayer", "server")
 FRESH_S = 3.0  # three snapshots missed
 REFRESH_S = 0.5
+TAGS_SHOWN = 4
 LANE_WELL = ("none", "running")
 NOT_ATTESTED = ("ended", "failed")  # no command is accepted
 ATTESTATION_ILL = ("overdue", "ended", "failed")
@@ -108,6 +109,17 @@ def _clock_rows(loop: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+def _source_rows(loop: dict[str, Any]) -> list[tuple[str, str]]:
+    """Message security of the publisher, and what is wrong with its keys; nothing where it has none."""
+    security = loop.get("source_security")
+    if not isinstance(security, dict):
+        return []
+    rows = [("source", f"{security.get('mode')}, group {security.get('group')}, key {security.get('used_token')}")]
+    if problem := security.get("problem"):
+        rows.append(("source keys", f"PROBLEM: {problem}"))
+    return rows
+
+
 def _verified(snapshots: dict[str, Snapshot]) -> dict[str, Any]:
     """Whether the gate stands by "verified" for what it accepts now, and why not; unknown counts as not."""
     gate = snapshots.get("gate")
@@ -122,6 +134,8 @@ def render(state: StateDir) -> Group:
     """Tables for people: processes, cycles, latency by stage, refusals by reason, plant."""
     snapshots = collect(state.run)
     parts: list[Table] = [_processes(snapshots)]
+    if "bridge" in snapshots:
+        parts.append(_stations(snapshots["bridge"].data))
     if "sitsd" in snapshots:
         parts += [_cycles(snapshots["sitsd"].data, snapshots), _latency(snapshots["sitsd"].data)]
     if "server" in snapshots:
@@ -154,6 +168,19 @@ def _processes(snapshots: dict[str, Snapshot]) -> Table:
     return table
 
 
+def _stations(bridge: dict[str, Any]) -> Table:
+    """What the bridge reads: each station with its state, and what is wrong with it."""
+    table = _table("stations", "station", "state", "samples", "what is wrong")
+    for station in bridge.get("stations", ()):
+        words = [str(word) for word in (station.get("last_error"), *station.get("findings", ())) if word]
+        if (bad := station.get("bad_tags")) and station.get("connected"):
+            shown = ", ".join(f"{name} {status}" for name, status in list(bad.items())[:TAGS_SHOWN])
+            words.append(f"no good value: {shown}" + (" …" if len(bad) > TAGS_SHOWN else ""))
+        name = f"{station.get('name')} ({station.get('protocol')})"
+        table.add_row(name, str(station.get("state")), str(station.get("samples", 0)), "\n".join(words))
+    return table
+
+
 def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
     gate = snapshots["gate"].data if "gate" in snapshots else {}
     table = _table("cycles", "what", "value")
@@ -171,7 +198,7 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
     if "prover" in snapshots and (pace := snapshots["prover"].data.get("pace")):
         table.add_row("prover's pace", _pace(pace))
     table.add_row("epoch", str(loop.get("epoch", "?")))
-    for name, value in _clock_rows(loop):
+    for name, value in [*_clock_rows(loop), *_source_rows(loop)]:
         table.add_row(name, value)
     table.add_row("cycles", str(loop.get("cycles", 0)))
     table.add_row("accepted", str(loop.get("accepted", 0)))

@@ -6,7 +6,6 @@ come again and want to be acknowledged again.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from attest import jsontext
 from sitsedge.server.alarms import ALARMS
 from sitsedge.server.condition import Condition
 from sitsedge.server.news import Words
@@ -42,7 +42,7 @@ class Memory:
         """What an earlier life kept; a new memory where there is none, or none that can be read."""
         try:
             with path.open("rb") as file:
-                return cls._parse(json.loads(file.read(BYTES_MAX)))
+                return cls._parse(jsontext.loads(file.read(BYTES_MAX)))
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -77,7 +77,7 @@ class Memory:
         }
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            temporary.write_text(json.dumps(body), encoding="utf-8")
+            temporary.write_text(jsontext.dumps(body), encoding="utf-8")
             temporary.replace(path)
         except OSError as error:
             log.error("the server's memory is not kept: %s", error.strerror)

@@ -30,7 +30,7 @@ def security_of(deployment: Deployment) -> UadpSecurity | None:
 def key_path(security: UadpSecurity, state: StateDir) -> Path:
     """The key file: below the state folder's ``keys`` unless absolute, or the systemd credential of that name.
 
-    Raises :class:`SitsError` ``credential`` where the service was given no credentials.
+    Raises :class:`SitsError` ``no-credential`` where the service was given no credentials.
     """
     if security.keys is not None:
         return state.keys / security.keys
@@ -38,7 +38,7 @@ def key_path(security: UadpSecurity, state: StateDir) -> Path:
     folder = os.environ.get(CREDENTIALS_DIRECTORY)
     if not folder:
         raise SitsError(
-            "credential",
+            "no-credential",
             found=f"no {CREDENTIALS_DIRECTORY}",
             expected=f"the credential {security.credential}",
             hint="LoadCredential= or LoadCredentialEncrypted= in the unit",
@@ -54,6 +54,7 @@ def open_keeper(security: UadpSecurity, state: StateDir, *, now_ns: int) -> KeyK
         policy=policy_of(security),
         now_ns=now_ns,
         overlap_s=security.overlap_s,
+        credential=security.credential is not None,
     )
 
 

@@ -52,9 +52,7 @@ def test_every_documented_command_and_option_exists(line: str) -> None:
     command = [words[0]]
     if words[0] in ("module", "attest", "proof", "audit", "bench", "fieldbus", "server"):
         command.append(words[1])
-    if words[:2] in (["server", "users"], ["server", "trust"]):
-        command.append(words[2])
-    if words[:2] == ["attest", "policy"]:
+    if words[:2] in (["attest", "policy"], ["fieldbus", "keys"], ["server", "users"], ["server", "trust"]):
         command.append(words[2])
     text = help_of(command)
     for option in [word for word in words if word.startswith("--")]:

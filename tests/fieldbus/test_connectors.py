@@ -495,10 +495,3 @@ async def test_double_words_in_ascii_are_refused_because_peers_differ() -> None:
     client = SlmpClient("127.0.0.1", 1, series=Series.Q, data_code=DataCode.ASCII)
     with pytest.raises(SlmpError, match="word-order"):
         await client.random((), (Device("D", 0),))
-
-
-def test_tag_whose_type_does_not_fit_its_device_is_refused() -> None:
-    client = SlmpClient("127.0.0.1", 1, series=Series.Q)
-    for tag in (SlmpTag("a", "M3", WordType.INT), SlmpTag("a", "D3")):
-        with pytest.raises(SlmpError, match="bit-device"):
-            SlmpConnector(client, (tag,))

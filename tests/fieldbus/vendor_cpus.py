@@ -15,6 +15,8 @@ from fieldbus.s7 import cotp, pdu
 from fieldbus.s7 import model as s7
 from fieldbus.slmp import frame
 from fieldbus.slmp import model as slmp
+from fieldbus.slmp.devices import Device
+from fieldbus.slmp.wire import DataCode
 
 
 @dataclass
@@ -63,13 +65,23 @@ class S7Cpu:
         stamp = bytes.fromhex("2611291526205310")
         if isinstance(request.body, s7.ClockRequest):
             return s7.UserData(*head, 1, s7.ClockReply(b"\x00\x20" + stamp))
+        if isinstance(request.body, s7.BlockInfo) and request.function == 1:
+            return s7.UserData(*head, 1, s7.BlockInfo(bytes.fromhex("30380001304100023045000030430000")))
+        if isinstance(request.body, s7.BlockInfo) and request.body.data == b"0A":
+            return s7.UserData(*head, 3, s7.BlockInfo(bytes.fromhex("00012205")), 1, True)
+        if isinstance(request.body, s7.NextPart) and request.group == 3:
+            return s7.UserData(*head, 3, s7.BlockInfo(bytes.fromhex("00072205")), 1, False)
+        if isinstance(request.body, s7.SzlRequest) and request.body.szl_id == 0x001C:
+            names = ((1, b"PLC_1"), (7, b"CPU 315-2 PN/DP"), (5, b"S C-X4U421302009"))
+            records = b"".join(number.to_bytes(2, "big") + name.ljust(32, b"\0") for number, name in names)
+            return s7.UserData(*head, 1, s7.SzlPart(bytes.fromhex("001c000000220003") + records))
         if isinstance(request.body, s7.SzlRequest) and request.body.szl_id == 0x0424:
             state = bytes.fromhex("04240000001400014302ff") + bytes((self.mode,)) + bytes(8) + stamp
             return s7.UserData(*head, 1, s7.SzlPart(state))
         events = bytes.fromhex("00a0000000140002") + (bytes.fromhex("4304ff84") + bytes(8) + stamp) * 2
         if isinstance(request.body, s7.SzlRequest) and request.body.szl_id == 0x00A0:
             return s7.UserData(*head, 5, s7.SzlPart(events[:20]), 9, True)
-        if isinstance(request.body, s7.NextPart) and request.sequence == 5:
+        if isinstance(request.body, s7.NextPart) and (request.group, request.sequence) == (4, 5):
             return s7.UserData(*head, 5, s7.SzlPart(events[20:]), 9, False)
         return s7.UserData(*head, 1, s7.NoData(0x0A, s7.Transport.NULL), error=0xD401)
 
@@ -219,7 +231,7 @@ class MelsecCpu:
             case slmp.ReadBatch():
                 asked = range(body.device.number, body.device.number + body.count)
                 code = next((code for number, code in self.refused.items() if number in asked), 0)
-                values = [self.words.get((body.device.kind, body.device.number + at), 0) for at in range(body.count)]
+                values = [self._word(body.device, at) for at in range(body.count)]
                 out = b"" if code else b"".join(value.to_bytes(2, "little") for value in values)
             case slmp.WriteWords() if self.keep_writes:
                 for at, value in enumerate(body.values):
@@ -227,7 +239,25 @@ class MelsecCpu:
             case slmp.WriteBits() if self.keep_writes:
                 for at, bit in enumerate(body.values):
                     self.bits[body.device.kind, body.device.number + at] = bit
-        return frame.encode(self.tamper(slmp.Reply(code, out, request.serial, request.route)))
+        reply = slmp.Reply(code, out, request.serial, request.route)
+        if request.data_code is DataCode.ASCII:
+            reply = replace(reply, data=_in_ascii(body, out), data_code=DataCode.ASCII)
+        return frame.encode(self.tamper(reply))
+
+    def _word(self, device: Device, at: int) -> int:
+        """A word, or sixteen bits of a bit device as one."""
+        if not device.bit:
+            return self.words.get((device.kind, device.number + at), 0)
+        return sum(self.bits.get((device.kind, device.number + 16 * at + bit), False) << bit for bit in range(16))
+
+
+def _in_ascii(body: slmp.RequestBody, data: bytes) -> bytes:
+    """The data of a reply as ASCII frames have it: bits as digits, words as four digits, text as it is."""
+    if isinstance(body, slmp.ReadModel):
+        return data[:16] + b"%04X" % int.from_bytes(data[16:], "little")
+    if isinstance(body, slmp.ReadBatch) and body.bits:
+        return "".join(f"{byte >> 4}{byte & 15}" for byte in data)[: body.count].encode()
+    return b"".join(b"%04X" % int.from_bytes(data[at : at + 2], "little") for at in range(0, len(data), 2))
 
 
 def reply_message(telegram: enip.Telegram, change: Callable[[Reply], Reply]) -> enip.Telegram:

@@ -11,18 +11,28 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sitsedge.compiler import build
 from sitsedge.modules import Bundle, PublisherTrust, read_bundle
+from sitsedge.supervisor.keys import write_public
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLE = ROOT / "examples" / "rolling-mill"
 
 
 @pytest.fixture(scope="session")
-def mill_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """The rolling-mill module, built from its ONNX file."""
+def mill_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The rolling-mill module, built from its ONNX file: bundle folder, its publisher's public key."""
     key = Ed25519PrivateKey.generate()
-    out = tmp_path_factory.mktemp("module") / "bundle"
+    folder = tmp_path_factory.mktemp("module")
+    out, public = folder / "bundle", folder / "publisher.pub"
     build(EXAMPLE / "model.onnx", EXAMPLE / "calibration.csv", EXAMPLE / "limits.yaml", out, signer=key, name="mill")
-    return read_bundle(out, PublisherTrust((key.public_key(),)))
+    write_public(key.public_key().public_bytes_raw(), public)
+    return out, public
+
+
+@pytest.fixture(scope="session")
+def mill_bundle(mill_files: tuple[Path, Path]) -> Bundle:
+    """The same module, read and verified."""
+    out, public = mill_files
+    return read_bundle(out, PublisherTrust.from_files([public]))
 
 
 def free_port(kind: socket.SocketKind) -> int:

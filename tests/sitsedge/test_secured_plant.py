@@ -91,7 +91,9 @@ def refused(data: dict[str, Any], code: str) -> int:
     return int(data.get("refused", {}).get(code, 0))
 
 
-def test_a_secured_plant_runs_and_nobody_else_is_heard(mill: Path, tmp_path: Path) -> None:
+def test_a_secured_plant_runs_and_nobody_else_is_heard(
+    mill: Path, mill_files: tuple[Path, Path], tmp_path: Path
+) -> None:
     replace(mill, "\n  fields:", SECURITY)
     deployment, state = load_deployment(mill), StateDir(tmp_path / "s")
     forger = LayoutWriter(layout_of(deployment))
@@ -101,7 +103,8 @@ def test_a_secured_plant_runs_and_nobody_else_is_heard(mill: Path, tmp_path: Pat
     zeros = (0.0,) * len(deployment.field_names)
 
     with tapped(deployment.source.port) as tap:  # type: ignore[union-attr]
-        options = SessionOptions(attestation_mode="none", publish_port=tap.port)
+        bundle, publisher = mill_files
+        options = SessionOptions(attestation_mode="none", publish_port=tap.port, bundle=bundle, publisher=publisher)
         with Session(mill, state, options, say=lambda _: None) as session:
             session.prepare()
             session.start()

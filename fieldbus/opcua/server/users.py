@@ -92,7 +92,8 @@ class UserBook:
             for name, user in sorted(self._users.items())
         }
         applications = {uri: str(role) for uri, role in sorted(self._applications.items())}
-        text = json.dumps({"version": VERSION, "users": entries, "applications": applications}, indent=1) + "\n"
+        body = {"version": VERSION, "users": entries, "applications": applications}
+        text = json.dumps(body, indent=1, allow_nan=False) + "\n"
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
         try:
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -33,18 +33,22 @@ def make_connector(station: PolledStation, base: Path) -> Connector:
     return cip_connector(station) if isinstance(station, CipStation) else slmp_connector(station)
 
 
-def s7_connector(station: S7Station, base: Path) -> S7Connector:
-    """Raises as :func:`make_connector`."""
+def s7_client(station: S7Station) -> S7Client:
+    """A client of the CPU, not connected."""
     kind = _CONNECTIONS[station.connection or "basic"]
     called = bytes.fromhex(station.tsap) if station.tsap is not None else None
-    client = S7Client(
+    return S7Client(
         station.host,
         station.port,
         called=called or selector(kind, station.rack or 0, 1 if station.slot is None else station.slot),
         deadline_s=station.deadline_ms / _MS_PER_S,
     )
+
+
+def s7_connector(station: S7Station, base: Path) -> S7Connector:
+    """Raises as :func:`make_connector`."""
     return S7Connector(
-        client,
+        s7_client(station),
         [read_layout(layout, base) for layout in station.layouts],
         tuple(S7Tag(tag.name, tag.path, tag.unit) for tag in station.tags),
         time_member=station.time_member,
@@ -70,9 +74,9 @@ def _link(link: int | str) -> bytes:
     return bytes((link,)) if isinstance(link, int) else str(ipaddress.IPv4Address(link)).encode("ascii")
 
 
-def slmp_connector(station: SlmpStation) -> SlmpConnector:
-    """Raises as :func:`make_connector`."""
-    client = SlmpClient(
+def slmp_client(station: SlmpStation) -> SlmpClient:
+    """A client of the CPU, not connected."""
+    return SlmpClient(
         station.host,
         station.port,
         series=Series(station.series),
@@ -80,8 +84,12 @@ def slmp_connector(station: SlmpStation) -> SlmpConnector:
         with_serial=station.frame == "4e",
         deadline_s=station.deadline_ms / _MS_PER_S,
     )
+
+
+def slmp_connector(station: SlmpStation) -> SlmpConnector:
+    """Raises as :func:`make_connector`."""
     tags = tuple(
         SlmpTag(tag.name, tag.device, None if tag.type is None else WordType(tag.type), tag.unit, WordOrder(tag.order))
         for tag in station.tags
     )
-    return SlmpConnector(client, tags, run_only=station.run_only)
+    return SlmpConnector(slmp_client(station), tags, run_only=station.run_only)

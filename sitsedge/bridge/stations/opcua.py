@@ -78,35 +78,14 @@ class SubscribedStation:
         leads: bool,
         source_age_ms_max: float,
     ) -> None:
-        assert station.server_certificate is not None, "the bridge's configuration demands it"
-        server_certificate = base / station.server_certificate
-        load_certificate(server_certificate)  # a missing pin is our own fault, not the server's
         self._station = station
         self._deliver = deliver
         self._age_ms_max = source_age_ms_max
         self._names = tuple(tag.name for tag in station.tags)
-        self._paths = {tag.name: tag.path for tag in station.tags}
-        self._trigger = next((tag.name for tag in station.tags if tag.path == station.trigger), TRIGGER)
-        if station.trigger is not None:
-            self._paths[self._trigger] = station.trigger
+        self._trigger = trigger_name(station)
         self._held = not leads and station.trigger is None
         self._assembler = self._make_assembler()
-        self._client = SecureClient(
-            station.endpoint,
-            identity=identity,
-            server_certificate=server_certificate,
-            namespace_uri=station.namespace,
-            tags=self._paths,
-            deadline_s=station.deadline_ms / _MS_PER_S,
-            policy=PolicyChoice(station.security_policy),
-            user=_user(station, base),
-            next_server_certificate=_beside(base, station.next_server_certificate),
-            renewal=_renewal(station, identity),
-            reconnect=ReconnectPolicy(
-                first_s=min(FIRST_WAIT_S, station.reconnect_ms_max / _MS_PER_S),
-                max_s=station.reconnect_ms_max / _MS_PER_S,
-            ),
-        )
+        self._client, self._paths = make_client(station, identity=identity, base=base)
         self._subscription: ValueSubscription | None = None
         self._connects_seen = 0
         self._ending = False
@@ -160,14 +139,7 @@ class SubscribedStation:
         self._ending = True
 
     async def _subscribe(self) -> ValueSubscription | None:
-        options = SubscriptionOptions(
-            publishing_ms=self._station.publishing_interval_ms,
-            item_queue=self._station.item_queue,
-            hand_over=HAND_OVER_MAX,
-            trigger=Trigger(self._station.notify),
-            items={tag.name: _item(tag) for tag in self._station.tags},
-            latency_ms_max=self._age_ms_max,
-        )
+        options = subscription_options(self._station, source_age_ms_max=self._age_ms_max)
         while not self._ending:
             try:
                 return await self._client.subscribe(tuple(self._paths), options)
@@ -283,6 +255,54 @@ class SubscribedStation:
     async def close(self) -> None:
         """End the connection."""
         await self._client.close()
+
+
+def trigger_name(station: OpcUaStation) -> str:
+    """Name under which the trigger is subscribed: a tag's own where it is one, else ``TRIGGER``."""
+    return next((tag.name for tag in station.tags if tag.path == station.trigger), TRIGGER)
+
+
+def make_client(
+    station: OpcUaStation, *, identity: Identity, base: Path, missing_ok: bool = False
+) -> tuple[SecureClient, dict[str, str]]:
+    """A client of the server, not connected, and what there is to subscribe to (name → browse path).
+
+    Raises CertificateError for a pinned certificate that cannot be used.
+    """
+    assert station.server_certificate is not None, "the bridge's configuration demands it"
+    server_certificate = base / station.server_certificate
+    load_certificate(server_certificate)  # a missing pin is our own fault, not the server's
+    paths = {tag.name: tag.path for tag in station.tags}
+    if station.trigger is not None:
+        paths[trigger_name(station)] = station.trigger
+    max_s = station.reconnect_ms_max / _MS_PER_S
+    client = SecureClient(
+        station.endpoint,
+        identity=identity,
+        server_certificate=server_certificate,
+        namespace_uri=station.namespace,
+        tags=paths,
+        deadline_s=station.deadline_ms / _MS_PER_S,
+        policy=PolicyChoice(station.security_policy),
+        user=_user(station, base),
+        next_server_certificate=_beside(base, station.next_server_certificate),
+        renewal=_renewal(station, identity),
+        reconnect=ReconnectPolicy(first_s=min(FIRST_WAIT_S, max_s), max_s=max_s),
+        missing_ok=missing_ok,
+    )
+    return client, paths
+
+
+def subscription_options(station: OpcUaStation, *, source_age_ms_max: float) -> SubscriptionOptions:
+    """What is asked of the server; its answer is held against ``source_age_ms_max``."""
+    return SubscriptionOptions(
+        publishing_ms=station.publishing_interval_ms,
+        item_queue=station.item_queue,
+        hand_over=HAND_OVER_MAX,
+        trigger=Trigger(station.notify),
+        items={tag.name: _item(tag) for tag in station.tags},
+        latency_ms_max=source_age_ms_max,
+    )
 
 
 def _item(tag: OpcUaTag) -> ItemOptions:

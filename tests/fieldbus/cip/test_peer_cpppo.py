@@ -8,9 +8,11 @@ import pytest
 
 from fieldbus.cip.client import CipClient, backplane
 from fieldbus.cip.connector import CipConnector, CipTag
+from fieldbus.cip.discovery import list_identity
 from fieldbus.cip.errors import CipError
 from fieldbus.cip.path import Path
 from fieldbus.cip.replies import TagValues
+from fieldbus.cip.survey import survey
 from fieldbus.sample import BAD_DEVICE_FAILURE, BAD_NOT_FOUND, BAD_TYPE_MISMATCH
 from tests.fieldbus.vendors import free_port, needs_peers, peer
 
@@ -21,7 +23,7 @@ pytestmark = needs_peers
 def port() -> Iterator[int]:
     port = free_port()
     tags = ("Temp=REAL[10]", "Speed=INT[400]", "Count=DINT")
-    with peer(port, "-m", "cpppo.server.enip", "--no-udp", "--no-config", "-a", f"127.0.0.1:{port}", *tags):
+    with peer(port, "-m", "cpppo.server.enip", "--no-config", "-a", f"127.0.0.1:{port}", *tags):
         yield port
 
 
@@ -63,3 +65,14 @@ async def test_tags_as_samples(port: int) -> None:
     assert [sample.value for sample in samples] == [21.5, -7, None, None]
     assert samples[2].status == BAD_TYPE_MISMATCH
     assert samples[3].status in (BAD_NOT_FOUND, BAD_DEVICE_FAILURE)
+
+
+async def test_it_answers_list_identity_and_lists_no_tags(port: int) -> None:
+    found = list_identity("127.0.0.1", port, wait_s=0.5)
+    assert [device.identity.identity.name for device in found.devices] == ["1756-L61/B LOGIX5561"]
+    client = CipClient("127.0.0.1", port)
+    await client.connect()
+    told = await survey(client)
+    await client.close()
+    assert (told.identity.name, told.tags) == ("1756-L61/B LOGIX5561", ())
+    assert set(told.refused) == {"tags of the controller"}

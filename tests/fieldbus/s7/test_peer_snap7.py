@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fieldbus.s7.blocks import BlockKind
 from fieldbus.s7.client import S7Client
 from fieldbus.s7.connector import S7Connector, S7Tag
 from fieldbus.s7.errors import S7Error
@@ -60,4 +61,12 @@ async def test_writes_are_read_back_and_refusals_are_named(port: int) -> None:
     with pytest.raises(S7Error, match="refused"):
         await client.write(Item(Area.DATA_BLOCK, 0, 4, block=99), bytes(4))
     assert abs(await client.clock_ns() - int(dt.datetime.now(dt.UTC).timestamp() * 1e9)) < 26 * 3600 * 10**9
+    await client.close()
+
+
+async def test_its_blocks_are_listed(port: int) -> None:
+    client = S7Client("127.0.0.1", port)
+    await client.connect()
+    assert (await client.block_counts())[BlockKind.DB] == 1
+    assert [entry.number for entry in await client.blocks(BlockKind.DB)] == [1]
     await client.close()

@@ -159,6 +159,18 @@ def test_a_file_of_another_user_is_refused(path: Path) -> None:
         read_key_file(path)
 
 
+def test_a_credential_of_systemd_is_readable_by_its_service_alone_though_its_mode_says_0440(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("SKIPPED: only root's files are credentials")
+    path.write_text(GOOD)
+    path.chmod(0o440)
+    assert read_key_file(path, credential=True).first_token_id == 7
+    for mode in (0o444, 0o460):
+        path.chmod(mode)
+        with pytest.raises(SecurityError, match="mode"):
+            read_key_file(path, credential=True)
+
+
 def test_a_replaced_file_brings_the_next_keys_and_the_old_one_stays_for_its_overlap(path: Path) -> None:
     write_key_file(path, contents(7, 2))
     keys = keeper(path)

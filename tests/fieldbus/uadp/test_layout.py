@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -422,3 +424,47 @@ def test_a_layout_no_message_can_have_is_refused(change: dict[str, Any]) -> None
 def test_times_convert_exactly_to_the_tick(ticks_since_unix: int, below: int) -> None:
     ns = ticks_since_unix * 100 + below
     assert ticks_to_ns(ns_to_ticks(ns)) == ns - below
+
+
+FIXED = dataclasses.replace(LAYOUT, encoding=FieldEncoding.RAW, group_version=9, fixed=True)
+
+
+def test_a_fixed_layout_has_no_payload_header_and_its_group_version_tells_it_from_others() -> None:
+    writer, reader = LayoutWriter(FIXED), LayoutReader(FIXED)
+    data = [writer.write(t_source_ns=T_NS + step * 100, values=VALUES) for step in range(3)]
+    assert decode(data[0]).writer_ids is None
+    assert [reader.read(item).sequence for item in data] == [0, 1, 2]
+    assert refusal(dataclasses.replace(FIXED, group_version=8), data[0]) == "group-version"
+    assert refusal(dataclasses.replace(FIXED, group_version=None, fixed=False), data[0]) == "writer"
+    ordinary = LayoutWriter(dataclasses.replace(FIXED, fixed=False)).write(t_source_ns=T_NS, values=VALUES)
+    assert refusal(FIXED, ordinary) == "writer"
+    assert refusal(FIXED, LayoutWriter(dataclasses.replace(FIXED, group_version=None)).write(
+        t_source_ns=T_NS, values=VALUES)) == "group-version"  # fmt: skip
+
+
+def refusal(layout: DataSetLayout, data: bytes) -> str:
+    with pytest.raises(LayoutError) as caught:
+        LayoutReader(layout).read(data)
+    return caught.value.code
+
+
+@pytest.mark.parametrize("timestamp", [None, 0, ns_to_ticks(T_NS)])
+def test_with_receive_time_the_moment_of_reception_is_the_source_time_first_and_later(timestamp: int | None) -> None:
+    data = message(timestamp=timestamp)
+    reader = LayoutReader(dataclasses.replace(LAYOUT, receive_time=True))
+    assert [reader.read(data, t_rx_ns=when).t_source_ns for when in (5, 6, 7)] == [5, 6, 7]
+    if not timestamp:
+        assert refusal(LAYOUT, data) == "timestamp-missing"
+
+
+def test_a_recorded_frame_of_a_time_sensitive_network_fits_a_declared_layout(fixtures_dir: Path) -> None:
+    """``eth_raw_tsn``: no payload header, numbers and version in the group header, RawData."""
+    lines = (json.loads(line) for line in (fixtures_dir / "uadp" / "frames.jsonl").read_text().splitlines())
+    frame = next(line for line in lines if line["label"] == "eth_raw_tsn")
+    fields = (("at", BuiltinType.INT64), *((f"x{index}", BuiltinType.DOUBLE) for index in range(4)))
+    layout = DataSetLayout(
+        PUBLISHER, 100, 62_541, fields, encoding=FieldEncoding.RAW, group_version=793_451_520, fixed=True
+    )
+    sample = LayoutReader(layout).read(bytes.fromhex(frame["uadp"]))
+    assert sample.values[1:] == (21.25,) * 4
+    assert abs(sample.t_source_ns - frame["rx_ns"]) < 1_000_000_000

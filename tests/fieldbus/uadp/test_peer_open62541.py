@@ -150,6 +150,48 @@ def opened(security: Security, data: bytes) -> bytes:
     return reader.open(data).data
 
 
+FIXED = replace(LAYOUT, encoding=FieldEncoding.RAW, group_version=7, fixed=True)
+
+
+@pytest.mark.parametrize("how", ["plain", "encrypted-256"])
+def test_their_periodic_fixed_frames_without_payload_header(wire: Wire, how: str) -> None:
+    """Network mask 0x3f: publisher, group, group version, numbers; the message has a time and values, nothing else."""
+    security = SECURED[how]
+    told = options("ethernet", security, "encoding=raw", "network=0x3f", "message=0x01", "version=7")
+    reader, other = LayoutReader(FIXED, security=opener(security)), replace(FIXED, group_version=8)
+    with theirs(wire, "publisher", *told) as publisher, receiver(wire, "ethernet") as inbox:
+        for count, frame in enumerate(frames(inbox)):
+            if count == 3:
+                publisher.tell("set 0 -3.5 77 false")
+            if reader.read(frame.data).values == THEN:
+                break
+    for layout, code in ((other, "group-version"), (replace(FIXED, fixed=False), "writer")):
+        with pytest.raises(UadpError) as caught:
+            LayoutReader(layout, security=opener(security)).read(frame.data)
+        assert caught.value.code == code
+
+
+def test_their_frames_without_times_take_that_of_their_reception(wire: Wire) -> None:
+    security = (A128, ENCRYPT)
+    told = options("udp", security, "network=0x47", "message=0x20")
+    reader = LayoutReader(replace(LAYOUT, receive_time=True), security=opener(security))
+    with theirs(wire, "publisher", *told), receiver(wire, "udp") as inbox:
+        for frame in frames(inbox):
+            with pytest.raises(UadpError, match="timestamp-missing"):
+                LayoutReader(LAYOUT, security=opener(security)).read(frame.data)
+            sample = reader.read(frame.data, t_rx_ns=frame.t_rx_ns)
+            assert (sample.values, sample.t_source_ns) == (FIRST, frame.t_rx_ns)
+            if sample.sequence >= 3:
+                break
+
+
+def test_they_take_our_periodic_fixed_frames(wire: Wire) -> None:
+    told = options("udp", None, "encoding=raw", "network=0x0f", "message=0x25", "version=7")
+    writer = LayoutWriter(FIXED)
+    with theirs(wire, "subscriber", *told) as subscriber, sender(wire, "udp") as out:
+        until(subscriber, [0, *THEN], lambda: out.send(writer.write(t_source_ns=time.time_ns(), values=THEN)))
+
+
 def test_their_several_data_sets_in_one_message_are_told_apart(wire: Wire) -> None:
     readers = [LayoutReader(replace(LAYOUT, data_set_writer_id=62_541 + index)) for index in range(3)]
     with theirs(wire, "publisher", *options("udp", None, "sets=3")) as publisher, receiver(wire, "udp") as inbox:

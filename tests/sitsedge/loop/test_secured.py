@@ -152,7 +152,7 @@ def test_a_missing_credential_and_a_missing_file_are_named_before_anything_start
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     replace(mill, "keys: mill.keys", "credential: mill.keys")
     deployment = load_deployment(mill)
-    with pytest.raises(SitsError, match="credential"):
+    with pytest.raises(SitsError, match="no-credential"):
         ensure_group_keys(deployment, rig.state, now_ns=0)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(rig.state.keys))
     ensure_group_keys(deployment, rig.state, now_ns=0)

@@ -1,0 +1,71 @@
+"""``sitsctl fieldbus check``: the stations of a deployment met once, before it is started."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sitsedge.cli.common import StateOption
+from sitsedge.cli.output import Exit, Output, OutputOption, emit, reported
+from sitsedge.config import Deployment, load_deployment
+from sitsedge.config.sources import Bridged
+from sitsedge.errors import SitsError
+from sitsedge.supervisor.bridging import bridge_config
+from sitsedge.supervisor.state import StateDir, state_dir_of
+
+if TYPE_CHECKING:
+    from sitsedge.bridge.checks import StationReport
+
+VALUE_DIGITS = 6
+
+
+def check_command(
+    config: Annotated[Path, typer.Option("--config", help="deployment file")],
+    state_dir: Annotated[Path | None, StateOption] = None,
+    output: Output = OutputOption,
+) -> None:
+    """Connect to every station once, read every tag, say what is there and what is wrong; nothing is written."""
+    with reported(output):
+        deployment = load_deployment(config)
+        reports = meet(deployment, config.absolute().parent, state_dir_of(deployment, state_dir))
+        ok = all(report.ok for report in reports)
+        data = {"ok": ok, "stations": [report.as_data() for report in reports]}
+        emit(output, data, lambda: _text(reports))
+    raise typer.Exit(Exit.OK if ok else Exit.REFUSED)
+
+
+def meet(deployment: Deployment, base: Path, state: StateDir) -> list[StationReport]:
+    """Raises :class:`SitsError` ``source-unbridged``, CertificateError for our own files."""
+    if not isinstance(deployment.source, Bridged):
+        raise SitsError(
+            "source-unbridged",
+            found=f"a source of protocol {deployment.source.protocol}",
+            expected="stations that are asked",
+            hint="a publisher is heard, not asked: sitsctl fieldbus record shows what it sends",
+        )
+    from fieldbus.opcua import quiet_asyncua
+    from sitsedge.bridge.checks import check_stations
+    from sitsedge.bridge.config import BridgeConfig
+
+    quiet_asyncua()
+    config = BridgeConfig.model_validate(bridge_config(deployment, base, state))
+    return asyncio.run(check_stations(config, base))
+
+
+def _text(reports: list[StationReport]) -> None:
+    for report in reports:
+        print(f"{report.name}  {report.protocol}  {report.address}  {'ok' if report.ok else 'NOT USABLE'}")
+        for fact, words in report.facts.items():
+            print(f"    {fact}: {words}")
+        width = max((len(tag.name) for tag in report.tags), default=0)
+        for tag in report.tags:
+            value = f"{tag.value:.{VALUE_DIGITS}g}" if isinstance(tag.value, float) else str(tag.value)
+            shown = f"{value} {tag.unit}" if tag.value is not None else f"no value, status {tag.status:#010x}"
+            print(f"    {tag.name:<{width}}  {tag.type or '?'}  {shown}")
+        for word in report.faults:
+            print(f"    FAULT {word}")
+        for word in report.warnings:
+            print(f"    warning {word}")
