@@ -15,7 +15,15 @@ from fieldbus.cip.client import CipClient
 from fieldbus.cip.errors import CipError
 from fieldbus.cip.limits import STRUCTURE_DEPTH_MAX, TEMPLATES_MAX
 from fieldbus.cip.replies import StructureData, SymbolEntry, TagValues
-from fieldbus.cip.template import Structured, SymbolType, Template, TemplateMember, hidden, read_structure
+from fieldbus.cip.template import (
+    SymbolType,
+    Template,
+    TemplateMember,
+    check_structure,
+    hidden,
+    read_element,
+    read_text,
+)
 from fieldbus.cip.types import BY_CODE, Value
 
 STRING = "STRING"
@@ -186,31 +194,42 @@ def _member(template: Template, name: Step | None) -> TemplateMember | None:
 
 
 def value_at(place: Place, known: Known, read: TagValues | StructureData) -> Value:
-    """The value of ``place`` in what was read. Raises CipError, above all ``template-changed``, ``type-changed``."""
-    found: Structured
+    """The value of ``place`` in what was read; nothing else of a structure is looked at, so that what is wrong with
+    one member is not wrong with another. Raises CipError, above all ``template-changed``, ``type-changed``."""
     if place.template is not None:
         if not isinstance(read, StructureData):
             raise CipError("type-changed", found=read.type, expected=place.template.name)
-        found = read_structure(place.template, known.templates, read.handle, read.data)
-    elif isinstance(read, TagValues):
-        found = read.values[0]
-    else:
+        check_structure(place.template, read.handle, read.data)
+        return _inside(place.template, known.templates, read.data, place.steps)
+    if not isinstance(read, TagValues):
         raise CipError("type-changed", found="a structure", expected=str(place.type))
-    return walk(found, place.steps)
+    return _bit_of(read.values[0], place.steps)
 
 
-def walk(found: Structured, steps: tuple[Step, ...]) -> Value:
-    """The value that ``steps`` lead to. Raises CipError ``member-unknown``."""
-    for step in steps:
-        if isinstance(found, dict) and isinstance(step, str):
-            names = {name.lower(): item for name, item in found.items()}
-            found = names.get(step.lower(), {})
-        elif isinstance(found, tuple) and isinstance(step, int) and step < len(found):
-            found = found[step]
-        elif isinstance(found, int) and not isinstance(found, bool) and isinstance(step, int):
-            found = bool(found >> step & 1)
-        else:
-            raise CipError("member-unknown", found=str(step), expected="a member, an element or a bit")
-    if isinstance(found, dict | tuple):
-        raise CipError("member-unknown", found="a structure or an array", expected="one value")
-    return found
+def _inside(template: Template, templates: Mapping[int, Template], data: bytes, steps: tuple[Step, ...]) -> Value:
+    at = 0
+    for _ in range(STRUCTURE_DEPTH_MAX):
+        if template.is_string:
+            return read_text(template, data[at : at + template.size])
+        member = _member(template, steps[0] if steps else None)
+        if member is None:
+            break
+        index, rest = 0, steps[1:]
+        if member.count:
+            if not rest or not isinstance(rest[0], int):
+                break
+            index, rest = rest[0], rest[1:]
+        if not member.type.structure:
+            return _bit_of(read_element(member, data, at, index), rest)
+        inner = templates[member.type.number]
+        template, at, steps = inner, at + member.offset + index * inner.size, rest
+    raise CipError("member-unknown", found=".".join(map(str, steps))[:80], expected=f"a value inside {template.name}")
+
+
+def _bit_of(value: Value, steps: tuple[Step, ...]) -> Value:
+    """The value itself, or the bit of it that ``steps`` name."""
+    if not steps:
+        return value
+    if isinstance(value, bool) or not isinstance(value, int) or not isinstance(steps[0], int):
+        raise CipError("member-unknown", found=str(steps[0]), expected="a bit of an integer")
+    return bool(value >> steps[0] & 1)

@@ -168,6 +168,12 @@ def read_structure(template: Template, templates: Mapping[int, Template], handle
     Raises CipError ``template-changed``, ``data-length``, ``template-unknown``, ``string-length``, ``structure-size``,
     ``nesting``.
     """
+    check_structure(template, handle, data)
+    return _read(template, templates, data, 0, _Budget())
+
+
+def check_structure(template: Template, handle: int, data: bytes) -> None:
+    """Raises CipError ``template-changed``, ``data-length`` where ``data`` is no structure of this template."""
     if handle != template.handle:
         raise CipError(
             "template-changed",
@@ -177,7 +183,23 @@ def read_structure(template: Template, templates: Mapping[int, Template], handle
         )
     if len(data) != template.size:
         raise CipError("data-length", found=f"{len(data)} bytes", expected=f"{template.size} of {template.name}")
-    return _read(template, templates, data, 0, _Budget())
+
+
+def read_text(template: Template, data: bytes) -> str:
+    """The text of a string type. Raises CipError ``string-length``, ``character``, ``template-member``."""
+    return _string(template, data)
+
+
+def read_element(member: TemplateMember, data: bytes, at: int, index: int) -> Value:
+    """One elementary value of a structure that begins at ``at``: element ``index`` of an array, else 0; a BOOL where
+    the member is a packed one or an array of them. Raises CipError ``template-member``, ``bool-value``."""
+    bit = member.bit
+    if bit is None and member.count and member.type.number == _DWORD:
+        bit, index = index, 0
+    if bit is not None:
+        return bool(_slice(data, at + member.offset + bit // 8, 1, member)[0] >> bit % 8 & 1)
+    kind = elementary(member.type.number)
+    return decode_values(kind, _slice(data, at + member.offset + index * kind.size, kind.size, member))[0]
 
 
 def _read(

@@ -25,6 +25,7 @@ from sitsedge.cli import (
     fieldbus_commands,
     fieldbus_discover_command,
     fieldbus_key_commands,
+    gate_commands,
     module_commands,
     proof_commands,
     sealed_commands,
@@ -68,6 +69,7 @@ fieldbus_commands.app.command("replay")(fieldbus_capture_commands.replay_command
 fieldbus_commands.app.add_typer(fieldbus_key_commands.app, name="keys")
 fieldbus_commands.app.command("discover")(fieldbus_discover_command.discover_command)
 app.add_typer(fieldbus_commands.app, name="fieldbus")
+app.add_typer(gate_commands.app, name="gate")
 app.add_typer(server_commands.app, name="server")
 app.add_typer(demo_commands.bench, name="bench")
 app.command("deploy")(deploy_commands.deploy)

@@ -76,6 +76,7 @@ USAGE_CODES = frozenset(
         "password-length",
         "password-input",
         "certificate-file",
+        "plc-missing",
     }
 )
 

@@ -157,7 +157,13 @@ def server(folder: Path) -> Any:
     internal = GuardedInternalServer(trusted=TrustList(folder), writers=None, users=None, limits=LIMITS)
     limits = TransportLimits(max_chunk_count=LIMITS.chunks, max_message_size=LIMITS.message_bytes)
     return SimpleNamespace(
-        iserver=internal, policies=[], clients=[], closing_tasks=[], limits=limits, admit=lambda _: True
+        iserver=internal,
+        policies=[],
+        clients=[],
+        closing_tasks=[],
+        limits=limits,
+        admit=lambda _: True,
+        note=lambda *_: None,
     )
 
 
@@ -191,7 +197,7 @@ async def converse(listener: Any, data: bytes, random_: random.Random) -> str:
         protocol.data_received(data[place : place + size])
         place += size
         await asyncio.sleep(0)
-    for _ in range(4):
+    for _ in range(12):
         await asyncio.sleep(0)
     task = protocol._task
     assert task is not None

@@ -28,16 +28,21 @@ from fieldbus.cip.errors import CipError
 from fieldbus.cip.message import Reply as CipReply
 from fieldbus.cip.message import Request as CipRequest
 from fieldbus.cip.path import to_object, to_tag
+from fieldbus.cip.replies import StructureData, SymbolEntry
 from fieldbus.cip.services import ForwardOpen, Send, forward_open, join, unconnected_send
+from fieldbus.cip.tags import Known, place_of, value_at
+from fieldbus.cip.template import decode_attributes, decode_template
 from fieldbus.cursor import WireError
 from fieldbus.s7 import cotp, pdu
 from fieldbus.s7 import model as s7
+from fieldbus.s7.blocks import block_counts, block_entries
 from fieldbus.s7.errors import S7Error
 from fieldbus.slmp import frame
 from fieldbus.slmp import model as slmp
 from fieldbus.slmp.devices import Device
 from fieldbus.slmp.errors import SlmpError
 from fieldbus.slmp.wire import DataCode
+from tests.fieldbus.vendor_cpus import Udt
 
 EXTREMES = (b"\xff\xff", b"\x00\x00", b"\xff\xff\xff\xff", b"\x7f\xff", b"FFFF", b"0000", b"\x80")
 BATCH = 50
@@ -53,6 +58,49 @@ class Target:
     error: type[WireError]
     dialogue: Callable[[], Dialogue]
     seeds: tuple[bytes, ...]
+    inner: Callable[[random.Random], str] | None = None
+    """What is read out of a telegram in steps of its own; gives what it came to."""
+
+
+MOTOR = Udt("Motor", 1, 12, (("Z", 0xC2, 0, 0), ("On", 0xC1, 3, 0), ("Speed", 0xC4, 0, 4), ("N", 0x20C3, 2, 8)))
+PUMP = Udt("Pump", 2, 132, (("L", 0xCA, 0, 0), ("F", 0x20D3, 2, 4), ("M", 0xA001, 2, 12), ("T", 0x8003, 0, 36)))
+STRING = Udt("STRING", 3, 88, (("LEN", 0xC4, 0, 0), ("DATA", 0x20C2, 82, 4)))
+DEFINITIONS = tuple(udt.definition() for udt in (MOTOR, PUMP, STRING))
+PATHS = ("P.L", "P.F[33]", "P.M[1].Speed.5", "P.M[0].N[1]", "P.T", "P.M[1].On")
+
+
+def structures(rng: random.Random) -> str:
+    """Mutated templates and a mutated structure to values by the paths of tags."""
+    udts = (MOTOR, PUMP, STRING)
+    raw = [mutate(udt.definition(), DEFINITIONS, rng) if rng.randrange(3) == 0 else udt.definition() for udt in udts]
+    data = mutate(bytes(rng.randbytes(132)), DEFINITIONS, rng)[:132].ljust(132 if rng.randrange(8) else 131, b"\0")
+    path = rng.choice(PATHS)
+    try:
+        attributes = [
+            mutate(udt.attributes(), DEFINITIONS, rng) if not rng.randrange(9) else udt.attributes() for udt in udts
+        ]
+        made = [decode_template(raw[at], decode_attributes(attributes[at])) for at in range(len(udts))]
+        kind = 0x8002 if rng.randrange(8) else rng.randrange(1 << 16)
+        symbols = {"": {"p": SymbolEntry(1, "P", kind, (1, 0, 0))}}
+        known = Known(symbols, dict(enumerate(made, 1)))
+        value_at(place_of(path, known), known, StructureData(2, data))
+    except CipError as error:
+        return f"structure {error.code}"
+    return "structure value"
+
+
+BLOCK_LISTS = (bytes.fromhex("30380001304100023045000030430000"), bytes.fromhex("0001220500072205"))
+
+
+def block_lists(rng: random.Random) -> str:
+    data = mutate(rng.choice(BLOCK_LISTS), BLOCK_LISTS, rng)
+    for read in (block_counts, block_entries):
+        try:
+            read(data)
+        except S7Error as error:
+            if error.code != "block-list":
+                raise
+    return "block lists"
 
 
 def s7_seeds() -> tuple[bytes, ...]:
@@ -137,8 +185,10 @@ def slmp_seeds() -> tuple[bytes, ...]:
 
 
 TARGETS: dict[str, Callable[[], Target]] = {
-    "s7": lambda: Target(pdu.decode, pdu.encode, cotp.telegram_length, S7Error, S7Dialogue, s7_seeds()),
-    "cip": lambda: Target(enip.decode, enip.encode, enip.telegram_length, CipError, CipDialogue, cip_seeds()),
+    "s7": lambda: Target(pdu.decode, pdu.encode, cotp.telegram_length, S7Error, S7Dialogue, s7_seeds(), block_lists),
+    "cip": lambda: Target(
+        enip.decode, enip.encode, enip.telegram_length, CipError, CipDialogue, cip_seeds(), structures
+    ),
     "slmp": lambda: Target(frame.decode, frame.encode, frame.telegram_length, SlmpError, SlmpDialogue, slmp_seeds()),
 }
 
@@ -212,6 +262,8 @@ def fuzz(name: str, count: int, seed: int, recorded: tuple[bytes, ...] = ()) -> 
             assert target.encode(target.decode(again)) == again, data.hex()
             reached["decoded"] += 1
         reached.update(_dialogue(target, dialogue, data, pool, rng))
+        if target.inner is not None and number % 4 == 0:
+            reached[target.inner(rng)] += 1
     return reached
 
 

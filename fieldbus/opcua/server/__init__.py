@@ -13,15 +13,26 @@ from fieldbus.opcua.server.roles import Access, Caller, Role
 from fieldbus.opcua.server.users import UserBook
 
 if TYPE_CHECKING:
-    from fieldbus.opcua.server.secure import reload_identity, secure_server
+    from fieldbus.opcua.server.secure import Figures, SessionFigures, figures, reload_identity, secure_server
 
-_LATER = {"reload_identity": "secure", "secure_server": "secure"}
+_LATER = frozenset({"Figures", "SessionFigures", "figures", "reload_identity", "secure_server"})
 
-__all__ = ["Access", "Caller", "Limits", "Role", "UserBook", "reload_identity", "secure_server"]
+__all__ = [
+    "Access",
+    "Caller",
+    "Figures",
+    "Limits",
+    "Role",
+    "SessionFigures",
+    "UserBook",
+    "figures",
+    "reload_identity",
+    "secure_server",
+]
 
 
 def __getattr__(name: str) -> object:
     """Load asyncua, some half a second, only for who runs a server: books and roles work without."""
     if name not in _LATER:
         raise AttributeError(name)
-    return getattr(import_module(f"fieldbus.opcua.server.{_LATER[name]}"), name)
+    return getattr(import_module("fieldbus.opcua.server.secure"), name)

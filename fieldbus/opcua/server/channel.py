@@ -61,6 +61,11 @@ _WITHOUT_SESSION = _WITHOUT_SECURITY | {
 }
 
 
+_PUBLISHING = frozenset(
+    {Services.PublishRequest_Encoding_DefaultBinary, Services.CreateSubscriptionRequest_Encoding_DefaultBinary}
+)
+
+
 class Refused(Exception):
     """The peer broke the protocol: it is told why and cut off."""
 
@@ -226,7 +231,7 @@ class GuardedProcessor(UaProcessor):  # type: ignore[misc]
             return await self._activate_session(requesthdr, seqhdr, body)
         if number == Services.BrowseNextRequest_Encoding_DefaultBinary:
             return await self._browse_next(requesthdr, seqhdr, body)
-        if number == Services.PublishRequest_Encoding_DefaultBinary and self.session is not None:
+        if number in _PUBLISHING:
             self._drop_stale_results()
         return await super()._process_message(typeid, requesthdr, seqhdr, body)
 

@@ -59,6 +59,13 @@ class Limits:
     message_bytes: int = 1_048_576
     """One request or answer; asyncua's own limit of 100 MB is a way to fill the memory."""
 
+    requests_before_activation: int = 32
+    """Requests on a connection without an activated session: discovery and sign-in take five."""
+
+    requests_per_s: int = 2_000
+    """Requests of one connection (a burst of as many is free); a faster client waits. It takes a whole processor to ask
+    at this rate."""
+
     string_bytes: int = 65_536
     """One String or ByteString of a request."""
 

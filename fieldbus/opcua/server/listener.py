@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from typing import Any
 
 from asyncua.server.binary_server_asyncio import BinaryServer
@@ -14,13 +15,17 @@ from cryptography.hazmat.primitives import hashes
 from fieldbus.opcua.certificates import check_validity
 from fieldbus.opcua.errors import CertificateError
 from fieldbus.opcua.server.guard import GuardedInternalServer
-from fieldbus.opcua.server.rate import Rates
+from fieldbus.opcua.server.rate import Rate, Rates
 from fieldbus.opcua.server.transport import GuardedProtocol
 
 _log = logging.getLogger(__name__)
 
 WATCH_S = 0.25
 """How often deadlines are looked at; they are seconds."""
+
+
+NOTES_PER_S, NOTES_BURST = 1.0, 50.0
+"""Lines in the log about refused and cut off clients; all are counted, a flood of them is not all written."""
 
 
 class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
@@ -33,6 +38,9 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
         per_s = iserver.guard.connections_per_s
         self._rates = Rates(per_s=per_s, burst=per_s)
         self._watch_task: asyncio.Task[None] | None = None
+        self._notes = Rate(per_s=NOTES_PER_S, burst=NOTES_BURST)
+        self.counts: Counter[str] = Counter()
+        """Connections refused or cut off, by reason."""
 
     @property
     def policies(self) -> list[Any]:
@@ -46,6 +54,7 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
         """Listen and watch."""
         await super().start()
         self._watch_task = asyncio.create_task(self._watch())
+        self._watch_task.add_done_callback(self._unwatched)
 
     async def stop(self) -> None:
         """Stop both."""
@@ -53,6 +62,21 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
             self._watch_task.cancel()
             await asyncio.gather(self._watch_task, return_exceptions=True)
         await super().stop()
+
+    def _unwatched(self, task: asyncio.Task[None]) -> None:
+        """Without its watch the server has no deadlines: it then serves nobody."""
+        if task.cancelled() or self._server is None:
+            return
+        _log.critical("the watch over connections ended: %r", task.exception())
+        self._server.close()
+        for client in list(self.clients):
+            client.abort("the server is not watched")
+
+    def note(self, reason: str, peer: Any, more: str = "") -> None:
+        """Count that a client was refused or cut off, and write it down unless there are too many."""
+        self.counts[reason] += 1
+        if self._notes.take(time.monotonic()):
+            _log.warning("cut off %s: %s%s", peer, reason, f" ({more})" if more else "")
 
     def admit(self, newcomer: GuardedProtocol) -> bool:
         """Whether there is room; makes some by ending the oldest connection that has no session yet."""
@@ -100,7 +124,7 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
             try:
                 check_validity(certificate, label="the client certificate")
             except CertificateError as error:
-                client.abort(str(error))
+                client.abort(error.code)
                 continue
             if not client.pending() and certificate.fingerprint(hashes.SHA256()) not in trusted:
                 client.abort("its certificate is trusted no more")

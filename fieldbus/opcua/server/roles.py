@@ -87,6 +87,11 @@ class Access:
         """Whether a rule was given for this node."""
         return node_id in self._rules
 
+    def changes(self, node_id: Any) -> bool:
+        """Whether a rule says that calling or writing this node changes something."""
+        rule = self._rules.get(node_id)
+        return rule is not None and rule.changes
+
     def allows(self, node_id: Any, caller: Caller, *, writes: bool = False, writer: bool = True) -> bool:
         """Whether ``caller`` may do it. ``writes``: a Write, which always changes something. ``writer``: the
         application is one of those that may change anything at all."""

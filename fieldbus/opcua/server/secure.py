@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from dataclasses import dataclass
 from typing import Any
 
 from asyncua import Server, ua
@@ -126,3 +127,41 @@ async def reload_identity(server: Any, identity: Identity) -> None:
     server._policies = fresh
     if server.bserver is not None:
         server.bserver.set_policies(fresh)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFigures:
+    """One client: its application, the user that signed in (or empty), where from."""
+
+    application_uri: str
+    user: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a running server holds, and how many connections it refused or cut off, by reason."""
+
+    connections: int
+    sessions: tuple[SessionFigures, ...]
+    subscriptions: int
+    items: int
+    refused: dict[str, int]
+
+
+def figures(server: Any) -> Figures:
+    """For snapshots of a server made by ``secure_server``; all zero before it is started."""
+    internal, listener = server.iserver, server.bserver
+    sessions = tuple(
+        SessionFigures(session.application_uri, session.grant.name if session.grant else "", session.name)
+        for session in internal._external_sessions.values()
+        if session.is_activated()
+    )
+    service = internal.subscription_service
+    return Figures(
+        connections=0 if listener is None else len(listener.clients),
+        sessions=sessions,
+        subscriptions=len(service.subscriptions),
+        items=service.items(),
+        refused={} if listener is None else dict(listener.counts),
+    )

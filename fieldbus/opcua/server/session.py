@@ -112,6 +112,7 @@ class GuardedSession(InternalSession):  # type: ignore[misc]
             if self._may(item.NodeId, caller, writes=True):
                 code = writes.refusal(item, self.aspace, self.iserver.guard, now=now)
             if code is None:
+                self._tell_of("writes", item.NodeId, caller)
                 one = ua.WriteParameters(NodesToWrite=[item])
                 results += await self.iserver.attribute_service.write(one, user=self.user)
             else:
@@ -130,9 +131,16 @@ class GuardedSession(InternalSession):  # type: ignore[misc]
             elif method.MethodId in _REFRESH_METHODS and not self._refreshes_own(method):
                 results.append(ua.CallMethodResult(StatusCode=ua.StatusCode(Code.BadSubscriptionIdInvalid)))
             else:
+                self._tell_of("calls", method.MethodId, caller)
                 with calling(caller):
                     results += await super().call([method])
         return results
+
+    def _tell_of(self, what: str, node_id: Any, caller: Caller) -> None:
+        """For the record: who changed something, not to what value."""
+        if self.iserver.access.changes(node_id):
+            who = caller.name or "nobody signed in"
+            _log.info("%s (%s) at %s %s %s", who, caller.role, caller.application_uri, what, node_id.to_string())
 
     def _refreshes_own(self, method: Any) -> bool:
         arguments = method.InputArguments or []

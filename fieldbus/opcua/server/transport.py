@@ -6,7 +6,6 @@ asyncua 2.1.0 buffers whatever comes, goes on after errors, and writes to a clie
 from __future__ import annotations
 
 import asyncio
-import logging
 import struct
 import time
 from typing import TYPE_CHECKING, Any
@@ -18,12 +17,11 @@ from asyncua.ua.ua_binary import header_from_binary, uatcp_to_binary
 from cryptography.exceptions import InvalidSignature
 
 from fieldbus.opcua.server.channel import GuardedProcessor, Refused
+from fieldbus.opcua.server.rate import Rate
 from fieldbus.opcua.server.shape import ShapeError
 
 if TYPE_CHECKING:
     from fieldbus.opcua.server.listener import GuardedBinaryServer
-
-_log = logging.getLogger(__name__)
 
 HEADER_BYTES = 8
 CHUNK_BYTES_LEAST = 28
@@ -34,6 +32,9 @@ HELLO_BYTES_MAX = 4_160
 
 WRITE_BUFFER_BYTES = 262_144
 """Unread answers after which nothing more is computed for a client."""
+
+RATE_WAIT_S = 0.01
+"""How long a client over its rate waits before it is looked at again."""
 
 _FINAL_ONLY = frozenset({ua.MessageType.Hello, ua.MessageType.SecureOpen, ua.MessageType.SecureClose})
 _BROKEN = (ua.UaError, ShapeError, InvalidSignature, ValueError, TypeError, AttributeError, LookupError, struct.error)
@@ -76,6 +77,9 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
         self._chunk_since: float | None = None
         self._message_since: float | None = None
         self._stalled_since: float | None = None
+        self._closing_since: float | None = None
+        self._requests = 0
+        self._rate = Rate(per_s=self._guard.requests_per_s, burst=self._guard.requests_per_s)
         self._reading_paused = False
 
     # --- asyncio's callbacks ---
@@ -85,7 +89,7 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
         assert isinstance(transport, asyncio.Transport)
         self.peer_name = transport.get_extra_info("peername")
         if not self._server.admit(self):
-            _log.warning("refused a connection from %s: too many", self.peer_name)
+            self._server.note("too many connections", self.peer_name)
             transport.abort()
             return
         self.transport = transport
@@ -136,7 +140,9 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
                 if message is None:
                     self._more.clear()
                     await self._more.wait()
-                elif not await self._one(message):
+                    continue
+                await self._in_turn()
+                if not await self._one(message):
                     return
         except Refused as error:
             self._refuse(error.status, str(error))
@@ -144,6 +150,18 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
             self._refuse(ua.StatusCodes.BadSecurityChecksFailed, type(error).__name__)
         finally:
             self.close()
+
+    async def _in_turn(self) -> None:
+        """Other connections come first; a client faster than allowed waits, one without a session is cut off."""
+        await asyncio.sleep(0)  # what was received at once may be thousands of requests
+        if self.pending():
+            self._requests += 1
+            if self._requests > self._guard.requests_before_activation:
+                raise Refused(ua.StatusCodes.BadTcpServerTooBusy, "too many requests without a session")
+            return
+        self._requests = 0
+        while not self._rate.take(time.monotonic()):
+            await asyncio.sleep(RATE_WAIT_S)
 
     def _next_chunk(self) -> bytes | None:
         """The next whole chunk; raises Refused as soon as the first eight bytes are wrong."""
@@ -184,7 +202,7 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
         return bool(keep)
 
     def _refuse(self, status: int, reason: str) -> None:
-        _log.warning("cut off %s: %s", self.peer_name, reason)
+        self._server.note(ua.StatusCode(status).name, self.peer_name, reason)
         if self._view is not None:
             message = ua.ErrorMessage(ua.StatusCode(status), reason)
             self._view.write(uatcp_to_binary(ua.MessageType.Error, message))
@@ -192,11 +210,12 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
     def close(self) -> None:
         """Close after what is queued is sent; the server's watch cuts off who does not read it."""
         if self.transport is not None and not self.transport.is_closing():
+            self._closing_since = time.monotonic()
             self.transport.close()
 
     def abort(self, reason: str) -> None:
         """Close at once and forget what is queued."""
-        _log.warning("cut off %s: %s", self.peer_name, reason)
+        self._server.note(reason, self.peer_name)
         if self.transport is not None:
             self.transport.abort()
 
@@ -215,6 +234,7 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
             (self._chunk_since, limits.chunk_s, "a chunk that does not end"),
             (self._message_since, limits.message_s, "a message that does not end"),
             (self._stalled_since, limits.stalled_s, "answers are not read"),
+            (self._closing_since, limits.stalled_s, "answers are not read"),
             (self._idle_since, limits.activation_s, "no active session"),
         )
         for since, longest, reason in waits:

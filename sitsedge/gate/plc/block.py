@@ -126,10 +126,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look at the block showed: the request's ``Sequence``, one slot if asked for, and what is applied."""
+    """What one look at the block showed: what is applied, and ``Sequence`` and a slot of the request if asked for."""
 
-    sequence: int
-    slot: Slot | None
+    request: tuple[int, Slot] | None
     applied_number: int
     auto_active: bool
     values: tuple[Raw, ...]

@@ -79,14 +79,17 @@ class CipWire:
     async def put_auto(self, wanted: bool) -> None:
         await self._client.put(((self._auto_request, "BOOL", wanted),))
 
+    async def published(self) -> int:
+        return _number((await self._read((self._sequence,)))[0])
+
     async def look(self, slot: int | None) -> Seen:
-        tags = () if slot is None else self._slots[slot]
-        sequence, *rest = await self._read((self._sequence, *self._applied, *tags))
-        (number, active, *values), more = rest[: len(self._applied)], rest[len(self._applied) :]
-        request = None
+        tags = () if slot is None else (self._sequence, *self._slots[slot])
+        found = await self._read((*self._applied, *tags))
+        (number, active, *values), request = found[: len(self._applied)], None
         if slot is not None:
-            request = Slot.found(tuple(map(_number, more[:3])), tuple(map(_raw, more[3:])))
-        return Seen(_number(sequence), request, _number(number), bool(active), tuple(map(_raw, values)))
+            sequence, *rest = found[len(self._applied) :]
+            request = _number(sequence), Slot.found(tuple(map(_number, rest[:3])), tuple(map(_raw, rest[3:])))
+        return Seen(request, _number(number), bool(active), tuple(map(_raw, values)))
 
     def refusal(self, error: FieldbusError) -> str:
         if error.code in _PRIVILEGE:

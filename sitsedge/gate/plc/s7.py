@@ -196,19 +196,29 @@ class S7Wire:
     async def put_auto(self, wanted: bool) -> None:
         await self._client.put(((self._block.layout.item(self._block.auto_request), bytes((wanted,))),))
 
+    async def published(self) -> int:
+        ((sequence,),) = await self._read(self._block.sequence)
+        return _number(sequence)
+
     async def look(self, slot: int | None) -> Seen:
-        places = [self._block.sequence, self._block.applied, *([] if slot is None else [self._block.slots[slot]])]
+        """One read job, or as many as the PDU makes necessary."""
+        request = () if slot is None else (self._block.sequence, self._block.slots[slot])
+        (number, active, *values), *rest = await self._read(self._block.applied, *request)
+        found = None
+        if rest:
+            (sequence,), (slot_number, check, valid_ms, *raws) = rest
+            head = _number(slot_number), _number(check), _number(valid_ms)
+            found = _number(sequence), Slot.found(head, tuple(map(_raw, raws)))
+        return Seen(found, _number(number), bool(active), tuple(map(_raw, values)))
+
+    async def _read(self, *places: Place) -> list[tuple[TagValue, ...]]:
+        """The values of each place. Raises S7Error ``read-refused`` with the first return code that is no success."""
         found = await self._client.read(tuple(item for place in places for item in place.runs))
         bad = [data.code for data in found if data.code != SUCCESS]
         if bad:
             raise S7Error("read-refused", found=return_code(bad[0]), expected="success")
         parts = iter(found)
-        decoded = [place.decode(tuple(next(parts).data for _ in place.runs)) for place in places]
-        (sequence,), (number, active, *values), *rest = decoded
-        request = None
-        if rest:
-            request = Slot.found(tuple(map(_number, rest[0][:3])), tuple(map(_raw, rest[0][3:])))
-        return Seen(_number(sequence), request, _number(number), bool(active), tuple(map(_raw, values)))
+        return [place.decode(tuple(next(parts).data for _ in place.runs)) for place in places]
 
     def refusal(self, error: FieldbusError) -> str:
         if any(text in error.found for text in _PROTECTED):

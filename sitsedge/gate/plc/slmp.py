@@ -56,8 +56,7 @@ class SlmpWire:
         """Asks for the model: a peer that is no CPU shows here; and reads the whole block. Raises ``plc-block``."""
         await self._client.connect()
         await self._client.model()
-        for slot in (0, 1):
-            await self._words(self._slot(slot), self._slot_words)
+        await self.look(0)
         word = (await self._client.words(_at(self._request, 2), 1))[0]
         if word > 1:
             raise PlcError("plc-block", found=f"{word} in AutoRequest", expected="0 or 1: the devices of the block")
@@ -81,16 +80,19 @@ class SlmpWire:
     async def put_auto(self, wanted: bool) -> None:
         await self._client.put_words(_at(self._request, 2), (int(wanted),))
 
+    async def published(self) -> int:
+        return _from_double(await self._client.words(self._request, 2))
+
     async def look(self, slot: int | None) -> Seen:
-        """Three requests at most, ``Sequence`` first: later ones only show more of what it says."""
-        sequence = _from_double(await self._client.words(self._request, 2))
         request = None
         if slot is not None:
-            words = await self._words(self._slot(slot), self._slot_words)
-            head = tuple(_from_double(words[at : at + 2]) for at in (0, 2, 4))
-            request = Slot.found(head, self._values(words[SLOT_HEAD_WORDS:]))
+            words = await self._words(self._request, HEAD_WORDS + 2 * self._slot_words)
+            at = HEAD_WORDS + slot * self._slot_words
+            head = tuple(_from_double(words[place : place + 2]) for place in (at, at + 2, at + 4))
+            raws = self._values(words[at + SLOT_HEAD_WORDS : at + self._slot_words])
+            request = _from_double(words[:2]), Slot.found(head, raws)
         words = await self._words(self._applied, HEAD_WORDS + self._value_words)
-        return Seen(sequence, request, _from_double(words[:2]), words[2] == 1, self._values(words[HEAD_WORDS:]))
+        return Seen(request, _from_double(words[:2]), words[2] == 1, self._values(words[HEAD_WORDS:]))
 
     def refusal(self, error: FieldbusError) -> str:
         if error.code in _PROTECTED:

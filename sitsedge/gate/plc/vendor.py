@@ -56,8 +56,11 @@ class Wire(Protocol):
     async def put_auto(self, wanted: bool) -> None:
         """Write ``AutoRequest``."""
 
+    async def published(self) -> int:
+        """Read ``Sequence``."""
+
     async def look(self, slot: int | None) -> Seen:
-        """Read ``Sequence``, one slot or none, and what is applied."""
+        """Read what is applied; with ``slot`` also ``Sequence`` and that slot."""
 
     def refusal(self, error: FieldbusError) -> str:
         """``plc-protected`` or ``plc-block`` where the controller's refusal says so, else empty."""
@@ -191,8 +194,7 @@ class VendorPort:
         try:
             await self._wire.open()
             await self._check_mode()
-            seen = await self._wire.look(None)
-            self._published, self._slot = seen.sequence, None
+            self._published, self._slot = await self._wire.published(), None
             if self._give_back:
                 await self._wire.put_auto(False)
                 self._give_back = False
@@ -260,9 +262,9 @@ class VendorPort:
             raise self._fault(PlcError(code, found=f"{error.code}: {error.found}", expected=error.expected)) from error
         if slot is not None:
             self._slot = None
-            if (seen.sequence, seen.slot) != (slot.number, slot):
-                found = f"sequence {seen.sequence}, {seen.slot}"
-                raise self._fault(ReadBackMismatch("plc-read-back", found=found, expected=str(slot)))
+            if seen.request != (slot.number, slot):
+                expected = f"{(slot.number, slot)}"
+                raise self._fault(ReadBackMismatch("plc-read-back", found=f"{seen.request}", expected=expected))
         try:
             pairs = zip(self._values, seen.values, strict=True)
             values = tuple(value.to_physical(raw) for value, raw in pairs)

@@ -169,6 +169,17 @@ async def test_what_is_not_there_or_of_another_type_is_bad_and_the_others_are_no
     assert {sample.tag: sample.status for sample in found} == {path: status for path, (_, status) in WRONG.items()}
 
 
+async def test_what_is_wrong_with_one_member_is_not_wrong_with_another() -> None:
+    plc_controller = controller()
+    broken = bytearray(pump(72.5))
+    broken[36:42] = b"\xff\xff\xff\xff\xff\xff"  # the length of Label
+    plc_controller.tags["Main"] = structure(0xBB02, bytes(broken))
+    found, _ = await samples_of(
+        plc_controller, ("Main.Label", "STRING"), ("Main.Level", "REAL"), ("Main.Hours", "LINT")
+    )
+    assert [(sample.value, sample.status) for sample in found] == [(None, BAD_DECODING), (72.5, GOOD), (2**40, GOOD)]
+
+
 async def test_a_template_changed_by_a_download_is_refused_until_it_is_discovered_again() -> None:
     plc_controller = controller()
     async with running(Protocol.CIP, plc_controller.answer) as plc:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fieldbus.uadp import DataSetSample, LayoutError, LayoutReader, MessageKind
@@ -27,11 +27,15 @@ def test_a_delta_first_of_all_is_refused() -> None:
     assert rig.take(rig.message(DELTA, 0, {0: 1.0})).startswith("frame: delta-without-key")
 
 
+RIG = LoopRig()
+
+
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(["key", "delta", "keep-alive"]), min_size=1, max_size=30), st.data())
 def test_whatever_is_lost_a_sample_is_exactly_what_was_published_at_its_number(
     kinds: list[str], data: st.DataObject
 ) -> None:
-    rig = LoopRig()
+    rig = RIG
     reader = LayoutReader(rig.layout)
     published: dict[int, tuple[float, ...]] = {}
     values = [0.0] * FIELDS

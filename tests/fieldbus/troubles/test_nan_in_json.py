@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attest import jsontext
@@ -37,6 +37,7 @@ def strict(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
+@settings(max_examples=50, deadline=None)
 @given(trees)
 def test_no_tree_of_values_gives_a_token_that_json_has_not(tree: object) -> None:
     assert strict(jsontext.dumps(tree)) == jsontext.finite(tree)

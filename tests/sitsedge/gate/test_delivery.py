@@ -118,7 +118,7 @@ class Rig:
     async def answer(self) -> dict[str, Any]:
         """The next packet the client gets."""
         self.client.setblocking(False)
-        return decode(await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self.client, 65536), 10))
+        return decode(await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self.client, 65536), 60))
 
     def records(self, kind: RecordKind) -> list[Any]:
         self.ledger.flush(timeout_s=10)

@@ -128,10 +128,11 @@ class TornWire:
             self.connected = False
             raise LinkError("connection-lost", found="the end", expected="a controller that answers")
 
+    async def published(self) -> int:
+        return int.from_bytes(self.memory[:4], "little")
+
     async def look(self, slot: int | None) -> Seen:
-        number = int.from_bytes(self.memory[:4], "little")
-        assert slot is None, "nobody reads back here"
-        return Seen(number, None, 0, False, (0.0,))
+        raise AssertionError("nobody reads back here")
 
     def refusal(self, error: Exception) -> str:
         return ""

@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fieldbus.link import LinkError
 from fieldbus.polling import Backoff
 from fieldbus.s7.layout import parse_layout
-from sitsedge.config.plc import CipPlc, S7Plc, SlmpPlc
+from sitsedge.config.plc import CipPlc, PlcType, S7Plc, SlmpPlc
 from sitsedge.gate.plc import OutcomeUnknown, PlcError, ReadBackMismatch
-from sitsedge.gate.plc.block import Value
+from sitsedge.gate.plc.block import TOLERANCE_COUNTS, Value
 from sitsedge.gate.plc.cip import CipWire
 from sitsedge.gate.plc.s7 import S7Block as S7Places
 from sitsedge.gate.plc.s7 import S7Wire
@@ -26,7 +28,8 @@ from tests.fieldbus.fake_plc import FakePlc
 from tests.support.block_plcs import BLOCKS, REQUEST, SLOT_MEMBERS, LogixBlock, MelsecBlock, S7Block, s7_layout
 
 SECOND_NS = 1_000_000_000
-DEADLINE_MS = 400.0
+DEADLINE_MS = 10_000.0  # a loaded machine is slow
+SILENCE_S = 0.1  # the deadline where a test waits for it to pass
 VALUES = (
     Value("gap", "Gap", "Gap", "REAL", None, 0.00025),
     Value("speed", "Speed", "Speed", "INT", 0.01, 0.0025),
@@ -56,11 +59,24 @@ class Rig:
         until = time.time_ns() + round(good_s * SECOND_NS)
         await self.port.write(sequence=sequence, values=(gap, speed), valid_until_ns=until)
 
+    def deadline(self, seconds: float) -> None:
+        """Another deadline for requests from now on."""
+        self.port._wire._client._link._deadline_s = seconds  # type: ignore[attr-defined]
+
     async def reconnected(self) -> None:
         """Until the port has a connection of the present again."""
         before = self.port.reconnects
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not self.port.connected or self.port.reconnects == before:
+                await asyncio.sleep(0.005)
+
+    async def reconnected_after_fault(self) -> None:
+        """The connection that a :class:`Falter` ends, and the next one that works."""
+        async with asyncio.timeout(60):
+            while not self.plc.misbehave:
+                await asyncio.sleep(0.001)
+            self.plc.misbehave = ""
+            while not self.port.connected or not self.port.reconnects:
                 await asyncio.sleep(0.005)
 
     def stop_cpu(self) -> None:
@@ -158,7 +174,7 @@ async def test_mismatch_of_the_read_back(protocol: str) -> None:
 async def test_a_controller_in_stop_is_written_nothing(protocol: str) -> None:
     async with rigged(protocol) as rig:
         rig.stop_cpu()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not rig.port.standstill:
                 await asyncio.sleep(0.005)
         with pytest.raises(PlcError, match="plc-stopped"):
@@ -216,9 +232,11 @@ async def test_connection_lost_between_write_and_answer(protocol: str, how: str,
         await rig.port.request_auto(True)
         await rig.write(1, 0.5, 1.0)
         Falter(rig, how, taken=taken)
+        rig.deadline(SILENCE_S if how in ("silent", "late") else DEADLINE_MS / 1000)
         with pytest.raises(OutcomeUnknown, match="plc-unknown"):
             await rig.write(2, 0.25, 2.0)
         rig.plc.misbehave = ""
+        rig.deadline(DEADLINE_MS / 1000)
         await rig.reconnected()
         applied = await rig.port.read_back()
         assert (applied.sequence, applied.values) == ((2, (0.25, 2.0)) if taken else (1, (0.5, 1.0)))
@@ -231,6 +249,7 @@ async def test_connection_lost_between_write_and_answer(protocol: str, how: str,
 async def test_late_reply_is_never_the_answer_to_the_next_request(protocol: str) -> None:
     async with rigged(protocol) as rig:
         rig.plc.misbehave = "late"
+        rig.deadline(SILENCE_S)
         with pytest.raises(PlcError):
             await rig.write(1, 0.5, 1.0)
         assert not rig.port.connected
@@ -417,6 +436,27 @@ async def test_those_who_wait_share_one_look_and_a_write_goes_first(protocol: st
         await write
         assert {(await look).sequence for look in looks} == {5}
         assert rig.plc.requests - before <= 2 + 3, "two requests to write, one look"
+
+
+@EVERY
+async def test_auto_given_back_goes_before_a_write_that_waits(protocol: str) -> None:
+    async with rigged(protocol, health_s=60.0) as rig:
+        await rig.port.request_auto(True)
+        waiting = [asyncio.create_task(rig.write(5, 0.5, 1.0)), asyncio.create_task(rig.port.request_auto(False))]
+        await asyncio.gather(*waiting)
+        assert not rig.block.auto_request()
+        assert rig.block.program.taken == [], "in MAN already when the write came"
+
+
+@given(
+    counts=st.integers(-20_000, 20_000),
+    steps=st.sampled_from([1.0, 2.0, 3.0, 2.7, 11.0]),
+    scale=st.sampled_from([0.001, 0.0005, 0.01, 1 / 3, 7.0]),
+    kind=st.sampled_from(["REAL", "LREAL", "DINT"]),
+)
+def test_what_a_block_holds_is_still_the_same_count(counts: int, steps: float, scale: float, kind: PlcType) -> None:
+    value = Value("x", "X", "X", kind, scale / steps if kind == "DINT" else None, scale * TOLERANCE_COUNTS)
+    assert round(value.to_physical(value.to_raw(counts * scale)) / scale) == counts
 
 
 @EVERY

@@ -17,7 +17,7 @@ from asyncua import ua
 from asyncua.common.methods import uamethod
 
 from fieldbus.opcua import TrustList, load_identity
-from fieldbus.opcua.server import Access, Role, UserBook, reload_identity, secure_server
+from fieldbus.opcua.server import Access, Role, UserBook, figures, reload_identity, secure_server
 from tests.fieldbus.opcua.server.shop import BIG_BYTES, LIMITS, NAMESPACE
 
 
@@ -62,7 +62,8 @@ async def build(server: Any) -> Any:
 
     @uamethod  # type: ignore[untyped-decorator]
     async def connections(parent: Any) -> list[str]:
-        return [str(len(server.bserver.clients))]
+        now = figures(server)
+        return [str(now.connections), str(now.items), *(f"{one.user}@{one.application_uri}" for one in now.sessions)]
 
     for name, function, role in (
         ("Connections", connections, Role.OBSERVER),

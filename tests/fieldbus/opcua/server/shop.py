@@ -35,7 +35,7 @@ LIMITS = Limits(
     pending_per_address=100,
     connections_per_s=1_000,
     handshakes_per_s=1_000,
-    activation_s=4.0,
+    activation_s=30.0,
     chunk_s=1.0,
     message_s=1.0,
     stalled_s=1.0,
@@ -118,7 +118,7 @@ class Shop:
         server: str = "plc",
     ) -> Client:
         """An asyncua client with security set, not connected."""
-        client = Client(self.url, timeout=10)
+        client = Client(self.url, timeout=30)
         client.application_uri = who.application_uri
         if user is not None:
             client.set_user(user)
@@ -169,7 +169,7 @@ class Raw:
     """A client that sends the bytes it is told to."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._number = 0
         self._channel = 0
 

@@ -99,6 +99,14 @@ def test_a_message_in_chunks_is_not_gathered_before_a_session_is_active(shop: Sh
 # --- floods and slow clients ---
 
 
+def test_requests_without_a_session_are_counted(shop: Shop) -> None:
+    with shop.raw() as raw:
+        raw.open()
+        for _ in range(LIMITS.requests_before_activation):
+            raw.chunk(request("GetEndpoints"))
+        assert raw.refused() == "BadTcpServerTooBusy"
+
+
 async def test_half_open_connections_neither_pile_up_nor_keep_a_client_out(shop: Shop, people: People) -> None:
     flood = [shop.raw() for _ in range(3 * LIMITS.pending)]
     try:

@@ -10,7 +10,7 @@ import pytest
 from asyncua import Client, ua
 
 from fieldbus.opcua import Identity
-from tests.fieldbus.opcua.server.shop import LIMITS, Shop, node_id
+from tests.fieldbus.opcua.server.shop import LIMITS, Shop, call, node_id
 
 People = dict[str, Identity]
 
@@ -91,6 +91,10 @@ async def test_sessions_subscriptions_and_items_are_counted(shop: Shop, people: 
         with pytest.raises(ua.uaerrors.BadTooManySessions):
             await (await shop.client(people["evil"])).connect()
         other = await stack.enter_async_context(shop.session(people["screen"]))  # room is left for others
+        told = (await call(other, "Connections"))[0][1][0]
+        assert int(told[0]) > LIMITS.sessions_per_application
+        assert told.count("@urn:tests:evil") == LIMITS.sessions_per_application
+        assert "@urn:tests:screen" in told
         first = await subscribe(clients[0])
         assert await refused(_twice(clients[0])) == "BadTooManySubscriptions"
         wanted = [item("Count", handle=number) for number in range(LIMITS.items_per_subscription + 1)]

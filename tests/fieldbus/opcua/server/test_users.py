@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
 
 import pytest
+from asyncua import ua
+from asyncua.common.utils import ServiceError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldbus.opcua import OpcUaError
 from fieldbus.opcua.server import Access, Caller, Limits, Role, UserBook
 from fieldbus.opcua.server.rate import Rate
+from fieldbus.opcua.server.signin import SignIn
 from fieldbus.opcua.server.throttle import APPLICATION_FREE, DELAY_S_MAX, FORGET_S, USER_FREE, Throttle
 from fieldbus.opcua.server.users import PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, USERS_MAX
 
@@ -203,6 +207,42 @@ def test_guessing_many_names_at_one_application_is_delayed_too_and_own_successes
     clock.now += FORGET_S + DELAY_S_MAX
     throttle.begin("one more", "urn:evil")
     assert throttle.wait_s("fresh", "urn:evil") == 0.0
+
+
+async def test_a_right_password_within_the_delay_is_refused_and_only_for_that_user_at_that_application(
+    path: Path,
+) -> None:
+    clock, book = Clock(), UserBook.load(path)
+    sign_in = SignIn(book, Throttle(clock))
+
+    async def admits(name: str, password: str, application: str) -> bool:
+        secret = bytearray(password.encode())
+        try:
+            grant = await sign_in.check(name, secret, application)
+        except ServiceError as error:
+            return bool(error.code != ua.StatusCodes.BadUserAccessDenied)
+        finally:
+            assert not any(secret)
+        return grant.name == name
+
+    for _ in range(USER_FREE + 1):
+        assert not await admits("olga", "a guess", "urn:evil")
+    assert not await admits("olga", PASSWORD, "urn:evil")
+    assert await admits("olga", PASSWORD, "urn:panel")
+    clock.now += 1.0
+    assert await admits("olga", PASSWORD, "urn:evil")
+
+
+async def test_who_hangs_up_before_the_answer_has_guessed_too(path: Path) -> None:
+    clock = Clock()
+    throttle = Throttle(clock)
+    sign_in = SignIn(UserBook.load(path), throttle)
+    for _ in range(USER_FREE + 1):
+        attempt = asyncio.ensure_future(sign_in.check("olga", bytearray(b"a guess"), "urn:evil"))
+        await asyncio.sleep(0)
+        attempt.cancel()
+        await asyncio.gather(attempt, return_exceptions=True)
+    assert throttle.wait_s("olga", "urn:evil") > 0.0
 
 
 def test_counts_are_bounded() -> None:

@@ -1,0 +1,74 @@
+"""``sitsctl gate``: the gate's PLC, looked at without writing anything."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sitsedge.cli.common import StateOption, existing_state
+from sitsedge.cli.output import Exit, Output, OutputOption, emit, reported
+from sitsedge.config.consistency import check
+from sitsedge.errors import SitsError
+from sitsedge.gate.plc import Applied, PlcPort
+from sitsedge.gate.plc.make import make_port
+from sitsedge.modules import ModuleStore, PublisherTrust, Signal
+from sitsedge.supervisor.prepare import load_files
+
+app = typer.Typer(help="The gate's PLC.", no_args_is_help=True)
+
+
+@app.callback()
+def gate() -> None:
+    """The gate's PLC."""
+
+
+@app.command("check")
+def check_command(
+    config: Annotated[Path, typer.Option("--config", help="deployment file")],
+    state_dir: StateOption = None,
+    output: Output = OutputOption,
+) -> None:
+    """Connect to the PLC, compare its request block with the files, read what is applied; nothing is written.
+
+    Exit 1 where the controller does not run.
+    """
+    with reported(output):
+        port, endpoint, outputs = _port(config, state_dir)
+        applied, health = asyncio.run(_look(port))
+        values = {signal.name: value for signal, value in zip(outputs, applied.values, strict=True)}
+        still = health.get("standstill")
+        data = {"ok": not still, "endpoint": endpoint, "auto_active": applied.auto_active, "applied": values} | health
+
+        def text() -> None:
+            print(f"{endpoint}: the request block is as the files say")
+            print(f"the PLC {'is in AUTO' if applied.auto_active else 'is in MAN'} and applies")
+            for signal in outputs:
+                print(f"  {signal.name} {values[signal.name]:g} {signal.unit}")
+            if still:
+                print(f"it does not run: {still}; the gate would write nothing")
+
+        emit(output, data, text)
+    raise typer.Exit(Exit.REFUSED if still else Exit.OK)
+
+
+def _port(config: Path, state_dir: Path | None) -> tuple[PlcPort, str, list[Signal]]:
+    deployment, gate_file, gate_path = load_files(config)
+    if gate_file.plc is None:
+        raise SitsError("plc-missing", found="no 'plc' in the gate file", expected="a PLC to look at")
+    state = existing_state(config, state_dir)
+    trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
+    module = ModuleStore(state.modules, trust).load_active().config
+    check(deployment, config, gate_file, gate_path, inputs=module.inputs, outputs=module.outputs)
+    port = make_port(gate_file, gate_path, state.pki, module.outputs)
+    return port, gate_file.plc.endpoint, list(module.outputs)
+
+
+async def _look(port: PlcPort) -> tuple[Applied, dict[str, Any]]:
+    try:
+        await port.connect()
+        return await port.read_back(), port.health()
+    finally:
+        await port.close()
