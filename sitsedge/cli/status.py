@@ -197,6 +197,8 @@ def _cycles(loop: dict[str, Any], snapshots: dict[str, Snapshot]) -> Table:
         table.add_row(name, value)
     if "prover" in snapshots and (pace := snapshots["prover"].data.get("pace")):
         table.add_row("prover's pace", _pace(pace))
+    for name, value in _plc_rows(gate):
+        table.add_row(name, value)
     table.add_row("epoch", str(loop.get("epoch", "?")))
     for name, value in [*_clock_rows(loop), *_source_rows(loop)]:
         table.add_row(name, value)
@@ -235,6 +237,21 @@ def _server(server: dict[str, Any]) -> Table:
 def _proof(loop: dict[str, Any]) -> str:
     key = "development key" if loop.get("development_keys") else "key from a ceremony"
     return f"{loop.get('proof', '?')}, {key}"
+
+
+def _plc_rows(gate: dict[str, Any]) -> list[tuple[str, str]]:
+    """The PLC where something is to be said of it; a gate without one says nothing."""
+    if gate.get("plc_connected") is None:
+        return []
+    known = gate.get("plc") or {}
+    words = ["NOT REACHED"] if not gate["plc_connected"] else []
+    if known.get("standstill"):
+        words.append(f"DOES NOT RUN: {known['standstill']}")
+    words.append("in AUTO" if gate.get("auto_active") else "in MAN")
+    rows = [("PLC", f"{known.get('protocol', 'opcua')}, {', '.join(words)}")]
+    if superseded := gate.get("superseded"):
+        rows.append(("overtaken before they were written", str(superseded)))
+    return rows
 
 
 def _lane(loop: dict[str, Any], gate: dict[str, Any]) -> list[tuple[str, str]]:

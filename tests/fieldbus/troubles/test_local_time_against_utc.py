@@ -44,3 +44,15 @@ def test_a_melsec_clock_is_read_in_its_zone_too() -> None:
     words = (2026, 7, 15, 14, 0, 0, 3)
     moment = dt.datetime(2026, 7, 15, 12, 0, tzinfo=dt.UTC)
     assert clock_ns(words, Series.IQ_R, time_zone(BERLIN)) == int(moment.timestamp()) * 10**9
+
+
+def test_the_hour_that_comes_twice_never_makes_a_value_younger_than_it_is() -> None:
+    """When summer time ends, a wall clock says the same hour twice and not which one it means. It is read as the first:
+    in the second hour values look an hour old, are refused as stale, and none is ever taken for fresher than it is."""
+    twice = [dt.datetime(2026, 10, 25, hour, 30, tzinfo=dt.UTC) for hour in (0, 1)]
+    data = [encode_value(DTL, int(moment.timestamp()) * 10**9, clock=time_zone(BERLIN)) for moment in twice]
+    assert data[0] == data[1]
+    assert decode_value(DTL, data[1], clock=time_zone(BERLIN)) == int(twice[0].timestamp()) * 10**9
+    rig = LoopRig()
+    hour_old = rig.writer.write(t_source_ns=time.time_ns() - HOUR_NS, values=ZEROS)
+    assert rig.take(hour_old).startswith("stale-frame")

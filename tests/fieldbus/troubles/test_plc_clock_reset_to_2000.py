@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from fieldbus.clock import FreshnessCheck, FreshnessPolicy
+from fieldbus.s7.errors import S7Error
+from fieldbus.s7.values import DataType, TypeSpec, decode_value
+from tests.fieldbus.troubles.loop_rig import ZEROS, LoopRig
 
 NOW_NS = 1_795_996_800_000_000_000
 S = 1_000_000_000
@@ -49,3 +52,20 @@ def test_a_burst_of_stale_values_after_an_outage_is_refused_whole() -> None:
     burst = [code(made, 2 + n, NOW_NS + n * S // 100, now_ns=later_ns) for n in range(1, 1_690)]
     assert set(burst) == {"stale-frame"}
     assert code(made, 2_000, later_ns, now_ns=later_ns) is None
+
+
+def test_the_loop_computes_nothing_from_it_and_goes_on_when_the_clock_is_set() -> None:
+    rig = LoopRig()
+    assert rig.take(rig.writer.write(t_source_ns=YEAR_2000_NS, values=ZEROS)).startswith("stale-frame")
+    assert rig.take(rig.key_frame()) == "ok"
+    assert rig.take(rig.writer.write(t_source_ns=YEAR_2000_NS + S, values=ZEROS)).startswith("out-of-order")
+    assert rig.take(rig.key_frame()) == "ok"
+
+
+def test_an_s7_clock_that_was_never_set_is_the_time_it_shows_and_no_other() -> None:
+    """Nothing is put in place of such a time: the sample carries it, and its consumer finds it stale."""
+    reset = bytes.fromhex("07d00101070000000000 0000".replace(" ", ""))
+    assert decode_value(TypeSpec(DataType.DTL), reset) == YEAR_2000_NS
+    assert decode_value(TypeSpec(DataType.DATE_AND_TIME), bytes.fromhex("0001010000000007")) == YEAR_2000_NS
+    with pytest.raises(S7Error, match=r"bcd-time|date"):
+        decode_value(TypeSpec(DataType.DATE_AND_TIME), bytes(8))
