@@ -1,4 +1,4 @@
-"""The running appliance with its own server: a foreign client looks, verifies and steps down; a dead server harms none."""
+"""The running appliance with its server: foreign clients look, verify and step down; a dead server harms nobody."""
 
 from __future__ import annotations
 
