@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from sitsedge.supervisor.state import StateDir
@@ -227,7 +228,8 @@ def _server(server: dict[str, Any]) -> Table:
         table.add_row("certificate", "ENDED: no client can connect" if days < 0 else f"good for {days} days")
     waiting = server.get("unacknowledged", [])
     for name, message in server.get("alarms", {}).items():
-        table.add_row(f"alarm: {name}", f"{message}{' (nobody has acknowledged it)' if name in waiting else ''}")
+        seen = "" if name not in waiting else " (nobody has acknowledged it)"
+        table.add_row(f"alarm: {name}", escape(f"{message}{seen}"))
     for name in waiting:
         if name not in server.get("alarms", {}):
             table.add_row(f"alarm: {name}", "gone; nobody has acknowledged it")

@@ -48,11 +48,12 @@ log = logging.getLogger(__name__)
 
 def step_aside() -> None:
     """Give way to the processes that a command waits for; what is not permitted is only logged."""
-    os.nice(NICE)
     try:
+        if os.getpriority(os.PRIO_PROCESS, 0) < NICE:
+            os.setpriority(os.PRIO_PROCESS, 0, NICE)
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE_ADJ), encoding="ascii")
     except OSError as error:
-        log.warning("oom_score_adj stays: %s", error.strerror)
+        log.warning("no giving way: %s", error.strerror)
 
 
 class ServerApp:

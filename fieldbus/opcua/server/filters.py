@@ -16,8 +16,12 @@ from asyncua.ua import uaprotocol_auto
 from fieldbus.opcua.server.subscriptions import is_number
 
 WHERE_ELEMENTS_MAX = 32
-OPERANDS_MAX = 32
-SELECT_MAX = 64
+OPERANDS_MAX = 128
+"""One list may name every type of event: asyncua's clients send the 107 below BaseEventType so."""
+
+SELECT_MAX = 128
+"""Clients ask for every field of an alarm type at once: those of OffNormalAlarmType are 86."""
+
 PATH_MAX = 4
 
 _ARITY = {
