@@ -221,7 +221,7 @@ def _server(server: dict[str, Any]) -> Table:
     """The appliance's own OPC UA server: where, who looks, and what it raises."""
     table = _table("OPC UA server", "what", "value")
     table.add_row("endpoint", str(server.get("endpoint", "?")))
-    table.add_row("device health", str(server.get("health", "?")))
+    table.add_row("device health", str(server.get("device_health", "?")))
     table.add_row("sessions", f"{server.get('sessions', 0)}, {server.get('subscriptions', 0)} subscriptions")
     days = server.get("certificate_days")
     if days is not None:

@@ -259,7 +259,7 @@ class ServerApp:
         iserver = getattr(self._server, "iserver", None)
         data: dict[str, Any] = {
             "endpoint": self._config.endpoint,
-            "health": worst(dict(self._findings)).value,
+            "device_health": worst(dict(self._findings)).value,
             "alarms": {name: self._findings[name].message or ALARMS[name].meaning for name in active},
             "unacknowledged": sorted(name for name, item in self._memory.conditions.items() if not item.acked),
             "sessions": 0 if iserver is None else len(iserver._external_sessions),

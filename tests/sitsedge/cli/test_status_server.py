@@ -14,8 +14,9 @@ from sitsedge.supervisor.state import StateDir
 from sitsedge.telemetry import write_snapshot
 
 SERVER: dict[str, Any] = {
-    "endpoint": "opc.tcp://edge:4840/sits", "health": "failure", "sessions": 2, "subscriptions": 3,
-    "certificate_days": 12, "alarms": {"GateDown": "gate: silent [red]for long"}, "unacknowledged": ["GateDown", "InputLimits"],
+    "endpoint": "opc.tcp://edge:4840/sits", "device_health": "failure", "sessions": 2, "subscriptions": 3,
+    "certificate_days": 12, "alarms": {"GateDown": "gate: silent [red]for long"},
+    "unacknowledged": ["GateDown", "InputLimits"],
 }  # fmt: skip
 
 
