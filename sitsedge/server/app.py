@@ -48,11 +48,12 @@ log = logging.getLogger(__name__)
 
 def step_aside() -> None:
     """Give way to the processes that a command waits for; what is not permitted is only logged."""
-    os.nice(NICE)
     try:
+        if os.getpriority(os.PRIO_PROCESS, 0) < NICE:
+            os.setpriority(os.PRIO_PROCESS, 0, NICE)
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE_ADJ), encoding="ascii")
     except OSError as error:
-        log.warning("oom_score_adj stays: %s", error.strerror)
+        log.warning("no giving way: %s", error.strerror)
 
 
 class ServerApp:
@@ -258,7 +259,7 @@ class ServerApp:
         iserver = getattr(self._server, "iserver", None)
         data: dict[str, Any] = {
             "endpoint": self._config.endpoint,
-            "health": worst(dict(self._findings)).value,
+            "device_health": worst(dict(self._findings)).value,
             "alarms": {name: self._findings[name].message or ALARMS[name].meaning for name in active},
             "unacknowledged": sorted(name for name, item in self._memory.conditions.items() if not item.acked),
             "sessions": 0 if iserver is None else len(iserver._external_sessions),

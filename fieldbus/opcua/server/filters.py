@@ -16,7 +16,9 @@ from asyncua.ua import uaprotocol_auto
 from fieldbus.opcua.server.subscriptions import is_number
 
 WHERE_ELEMENTS_MAX = 32
-OPERANDS_MAX = 32
+OPERANDS_MAX = 128
+"""One list may name every type of event: asyncua's clients send the 107 below BaseEventType so."""
+
 SELECT_MAX = 256
 PATH_MAX = 8
 NAME_CHARS_MAX = 512

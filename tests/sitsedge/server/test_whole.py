@@ -147,7 +147,7 @@ def test_a_loop_that_hangs_is_shown(whole: Whole) -> None:
     os.kill(loop.pid, signal.SIGSTOP)
     try:
         data = whole.until("server", lambda data: {"LoopDown", "HeartbeatLost"} <= set(data["alarms"]))
-        assert data["health"] == "failure"
+        assert data["device_health"] == "failure"
     finally:
         os.kill(loop.pid, signal.SIGCONT)
     whole.until("server", lambda data: not {"LoopDown", "HeartbeatLost"} & set(data["alarms"]))
