@@ -112,7 +112,8 @@ def password_of(token: Any, *, nonce: bytes, key: Any, policy_uri: str) -> bytea
             clear += decrypt(key, blob[start : start + block])
         (length,) = struct.unpack_from("<I", clear) if len(clear) >= 4 else (0,)
         size = length - len(nonce)
-        if not 0 <= size <= PASSWORD_BYTES_MAX or 4 + length != len(clear) or clear[4 + size :] != nonce:
+        end = 4 + length  # open62541 fills the last block with zeros
+        if not 0 <= size <= PASSWORD_BYTES_MAX or clear[4 + size : end] != nonce or any(clear[end:]):
             raise ServiceError(ua.StatusCodes.BadIdentityTokenInvalid)
         return clear[4 : 4 + size]
     except ValueError:
