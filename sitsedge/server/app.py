@@ -165,6 +165,7 @@ class ServerApp:
             device_ledger=base / config.device_ledger,
             gate_control=base / config.gate_control,
             access=access,
+            tell=self._event,
         )
         for name, role, callback in (
             ("FetchRecord", Role.OBSERVER, methods.fetch_record),
@@ -197,7 +198,7 @@ class ServerApp:
                 await self._refused(told, told.record)
         if facts.news.events_dropped:
             message = f"{facts.news.events_dropped} further records: see the ledgers"
-            await self._event(message, time.time_ns())
+            await self._event(message)
 
     async def _refused(self, told: Told, record: Refusal) -> None:
         assert self._alarms is not None
@@ -214,9 +215,9 @@ class ServerApp:
             self._refusal_types, message=message, severity=REFUSAL_SEVERITY, t_ns=record.t_ns, more=own
         )
 
-    async def _event(self, message: str, t_ns: int) -> None:
+    async def _event(self, message: str) -> None:
         assert self._alarms is not None
-        await self._alarms.report(SYSTEM_EVENT, message=message, severity=REFUSAL_SEVERITY, t_ns=t_ns)
+        await self._alarms.report(SYSTEM_EVENT, message=message, severity=REFUSAL_SEVERITY, t_ns=time.time_ns())
 
     def _remember(self, facts: Facts) -> None:
         assert self._alarms is not None
