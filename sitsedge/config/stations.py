@@ -19,7 +19,7 @@ Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,251}[A-Za-z0
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 MemberPath = Annotated[str, Field(min_length=1, max_length=255)]
 
-OWN_NAMES = frozenset({"bridge", "gate", "plc", "operator"})
+OWN_NAMES = frozenset({"appliance", "bridge", "gate", "plc", "operator"})
 """Names of the appliance's own certificates; a station's certificate lies beside them under the station's name."""
 
 ITEM_QUEUE_MAX = 1000
