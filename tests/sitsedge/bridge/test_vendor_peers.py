@@ -13,7 +13,7 @@ from sitsedge.bridge.checks import check_stations
 from sitsedge.bridge.config import BridgeConfig
 from sitsedge.bridge.sample import BAD_GONE
 from tests.fieldbus.vendors import PROGRAMS, free_port, needs_peers, peer
-from tests.sitsedge.bridge.test_vendor import bridged, good
+from tests.sitsedge.bridge.rig import bridged, good
 
 pytestmark = needs_peers
 
