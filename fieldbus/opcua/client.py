@@ -16,13 +16,14 @@ from asyncua import ua
 
 from fieldbus.opcua.certificates import CertificateTerm, Identity, term
 from fieldbus.opcua.connection import Connection, Target, open_connection
-from fieldbus.opcua.errors import CertificateError, OpcUaError
+from fieldbus.opcua.errors import OpcUaError
 from fieldbus.opcua.establish import CLOSE_S_MAX, Peer, shut
 from fieldbus.opcua.failures import PEER_ERRORS, SESSION_GONE, status_error, transport_error
 from fieldbus.opcua.findings import Finding, named
 from fieldbus.opcua.inspection import ServerFacts, describe
 from fieldbus.opcua.nodes import ResolvedNode, absent_nodes
 from fieldbus.opcua.options import SubscriptionOptions
+from fieldbus.opcua.own_identity import REFUSED_CERTIFICATE, OwnIdentity
 from fieldbus.opcua.policies import PolicyChoice, ReconnectPolicy
 from fieldbus.opcua.publishing import PublisherCounts
 from fieldbus.opcua.renewal import Renewal
@@ -78,8 +79,7 @@ class SecureClient:
         self._reconnect = reconnect or ReconnectPolicy()
         peer = Peer(url, policy, user, token_lifetime_s)
         self._target = Target(peer, pins, namespace_uri, self._tags, self._reconnect, deadline_s)
-        self._identity = identity
-        self._following: Identity | None = None
+        self._own = OwnIdentity(identity, renewal)
         self._server_terms: tuple[CertificateTerm, ...] = ()
         self._missing_ok = missing_ok
         self._renewal = renewal
@@ -119,15 +119,13 @@ class SecureClient:
     @property
     def identity(self) -> Identity:
         """Who we are; another one after a renewal."""
-        return self._identity
+        return self._own.current
 
     @property
     def certificates(self) -> tuple[CertificateTerm, ...]:
         """Our certificate, the server's pinned ones as of the last connect, and our next one: for snapshots."""
-        following = self._following
-        ours = term(self._identity.certificate, label="own")
-        after = () if following is None else (term(following.certificate, label="own-next"),)
-        return (ours, *self._server_terms, *after)
+        own, *following = self._own.terms
+        return (own, *self._server_terms, *following)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -143,11 +141,7 @@ class SecureClient:
             for item in self.certificates
             if item.days_left < EXPIRY_WARNING_DAYS
         ]
-        if self._following is not None:
-            text = "the server does not trust our next certificate yet: "
-            text += f"{self._following.certificate_path.name}, SHA-256 {self._following.thumbprint}"
-            found.append(Finding("certificate-renewal", text))
-        return tuple(found)
+        return (*found, *self._own.findings)
 
     async def connect(self) -> None:
         """Connect once, within ``deadline_s``, and keep connected from then on.
@@ -249,6 +243,7 @@ class SecureClient:
         subscription = ValueSubscription(tuple(tags), options or SubscriptionOptions())
         subscription.on_lost = self._notice
         connection.guard.apply_to(subscription)
+        self._subscriptions[:] = [item for item in self._subscriptions if not item.closed]
         self._subscriptions.append(subscription)
         try:
             session = connection.client.uaclient.session
@@ -307,15 +302,14 @@ class SecureClient:
 
         With a next certificate of our own, that is tried where the current one has ended or is refused.
         """
-        if self._renewal is not None:
-            self._following = self._renewal.following()
+        self._own.look()
         try:
-            await self._connect_as(self._identity)
+            await self._connect_as(self._own.current)
         except OpcUaError as error:
-            if self._following is None or error.code not in REFUSED_CERTIFICATE:
+            if self._own.following is None or error.code not in REFUSED_CERTIFICATE:
                 raise
-            await self._connect_as(self._following)
-            self._promote()
+            await self._connect_as(self._own.following)
+            self._own.promote()
 
     async def _connect_as(self, identity: Identity) -> None:
         labels = ("server", "server-next")
@@ -359,32 +353,13 @@ class SecureClient:
         """Make the next certificate in time, and take it up once the server has accepted a session under it."""
         while True:
             try:
-                # In a thread: a new key takes a good part of a second.
-                self._following = await asyncio.to_thread(renewal.prepare, self._identity)
-                if self._following is not None and self.connected:
-                    await shut(await self._target.establish(self._following, on_lost=_ignore))
-                    self._promote()
+                following = await self._own.prepare()
+                if following is not None and self.connected:
+                    await shut(await self._target.establish(following, on_lost=_ignore))
+                    self._own.promote()
             except OpcUaError as error:
                 _log.info("the next certificate waits: %s", error)
             await asyncio.sleep(renewal.probe_s)
-
-    def _promote(self) -> None:
-        if self._renewal is None or self._following is None:
-            return
-        following = self._following
-        try:
-            self._identity, self._following = self._renewal.promote(), None
-        except CertificateError as error:
-            # The server has accepted it, so it is used; the files stay as they are and the finding stays, too.
-            self._identity = following
-            _log.warning("the next certificate cannot take its place: %s", error)
-        _log.info("our certificate is now %s", self._identity.thumbprint)
-
-
-REFUSED_CERTIFICATE = frozenset(
-    {"certificate-expired", "certificate-invalid", "untrusted-certificate", "security-checks-failed"}
-)
-"""Codes after which our next certificate may do where this one does not."""
 
 
 def _ignore() -> None:

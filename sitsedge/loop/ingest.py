@@ -201,7 +201,7 @@ class Ingest:
             found = f"keep-alive: {self._missed_shown} messages lost before it"
             raise CycleRefused("frame", found=found, expected="values") from alive
         except SecurityError as error:
-            self._measure(frame)
+            # Not measured: whoever sends forgeries would choose what the quick refusals do to Δe.
             raise CycleRefused(
                 FORGED + error.code, found=error.found, expected=error.expected, hint=error.hint
             ) from error

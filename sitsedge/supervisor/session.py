@@ -20,8 +20,6 @@ from sitsedge.errors import SitsError
 from sitsedge.gate.control import request_mode
 from sitsedge.gate.evidence import evidence_verifier, remembered
 from sitsedge.loop.epoch import AttestationSetup, make_evidence
-from sitsedge.supervisor.bridging import CONFIG_NAME as BRIDGE_CONFIG
-from sitsedge.supervisor.bridging import bridge_config
 from sitsedge.supervisor.children import Children
 from sitsedge.supervisor.groupkeys import key_path
 from sitsedge.supervisor.prepare import Prepared, measure_application, prepare
@@ -184,8 +182,8 @@ class Session:
         """
         prepared = self._ready()
         self._commit_revision(prepared)
-        arguments = ["--config", str(prepared.path), "--state-dir", str(self.state.root)]
-        arguments += ["--attestation-mode", prepared.attestation_mode]
+        files = ["--config", str(prepared.path), "--state-dir", str(self.state.root)]
+        arguments = [*files, "--attestation-mode", prepared.attestation_mode]
         if prepared.deployment.profile == "production":
             self._children.without_old_bytecode()
         if isinstance(prepared.deployment.simulation, RollingMillPlant):
@@ -210,9 +208,7 @@ class Session:
         self._children.start("sitsd", "sitsedge.loop.main", loop_arguments)
         if isinstance(prepared.deployment.source, Bridged):
             self._say("starting the bridge")
-            bridge = bridge_config(prepared.deployment, prepared.path.parent, self.state)
-            config = self._write(BRIDGE_CONFIG, bridge)
-            self._children.start("bridge", "sitsedge.bridge.main", ["--config", str(config)])
+            self._children.start("bridge", "sitsedge.bridge.main", files)
         if prepared.deployment.server is not None:
             self._say(f"starting the OPC UA server at {prepared.deployment.server.endpoint}")
             data = server_config(prepared.deployment, prepared.gate, prepared.bundle, prepared.path, self.state)
