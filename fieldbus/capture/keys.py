@@ -9,17 +9,21 @@ from __future__ import annotations
 import json
 
 from fieldbus.capture.errors import CaptureError
-from fieldbus.uadp import KeyRing, SecurityPolicy
+from fieldbus.uadp import KeyFile, KeyRing, SecurityPolicy, parse_key_file
+from fieldbus.uadp.keyfile import MAGIC
 
 KEY_FILE_BYTES_MAX = 65_536
 _POLICIES = {"aes128-ctr": SecurityPolicy.AES128_CTR, "aes256-ctr": SecurityPolicy.AES256_CTR}
 
 
 def parse_keys(data: bytes) -> tuple[KeyRing, ...]:
-    """A ring for every key in the file: where all are read offline none gives way to a newer one.
+    """A ring for every key in the file: where all are read offline none gives way to a newer one. A key file of a
+    security group (``fieldbus.uadp.keyfile``) serves as well as the array.
 
     Raises CaptureError ``capture-keys`` (shows no key), SecurityError.
     """
+    if data.startswith(MAGIC.encode()) and len(data) <= KEY_FILE_BYTES_MAX:
+        return _of_group(parse_key_file(bytearray(data)))
     try:
         entries = json.loads(data) if len(data) <= KEY_FILE_BYTES_MAX else None
     except (ValueError, RecursionError):
@@ -39,6 +43,15 @@ def parse_keys(data: bytes) -> tuple[KeyRing, ...]:
             raise _wrong("a key that is no hexadecimal text", "digits in pairs") from None
         rings.append(KeyRing(_POLICIES[policy]))
         rings[-1].install(token, [raw])
+    return tuple(rings)
+
+
+def _of_group(contents: KeyFile) -> tuple[KeyRing, ...]:
+    rings: list[KeyRing] = []
+    for token_id, key in enumerate(contents.keys, contents.first_token_id):
+        rings.append(KeyRing(contents.policy))
+        rings[-1].install(token_id, [key])
+    contents.erase()
     return tuple(rings)
 
 

@@ -20,7 +20,7 @@ only say that it is none of ours: all with room to spare."""
 
 _SERVICES = (
     *("OpenSecureChannel", "GetEndpoints", "CreateSession", "ActivateSession", "CloseSession"),
-    *("Read", "Write", "TranslateBrowsePathsToNodeIds"),
+    *("Read", "Write", "Call", "TranslateBrowsePathsToNodeIds"),
     *("CreateSubscription", "ModifySubscription", "DeleteSubscriptions", "Publish", "Republish"),
     *("CreateMonitoredItems", "DeleteMonitoredItems"),
 )

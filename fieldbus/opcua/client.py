@@ -6,24 +6,26 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from asyncua import ua
 
-from fieldbus.opcua.certificates import CertificateTerm, Identity, check_validity, load_certificate, term
+from fieldbus.opcua.certificates import CertificateTerm, Identity, term
+from fieldbus.opcua.connection import Connection, Target, open_connection
 from fieldbus.opcua.errors import OpcUaError
-from fieldbus.opcua.establish import CLOSE_S_MAX, Peer, establish, key_of, pinned_now, shut
+from fieldbus.opcua.establish import CLOSE_S_MAX, Peer, shut
 from fieldbus.opcua.failures import PEER_ERRORS, SESSION_GONE, status_error, transport_error
 from fieldbus.opcua.findings import Finding, named
-from fieldbus.opcua.guard import Guard
 from fieldbus.opcua.inspection import ServerFacts, describe
-from fieldbus.opcua.nodes import ResolvedNode, absent_nodes, resolve
+from fieldbus.opcua.nodes import ResolvedNode, absent_nodes
 from fieldbus.opcua.options import SubscriptionOptions
+from fieldbus.opcua.own_identity import REFUSED_CERTIFICATE, OwnIdentity
 from fieldbus.opcua.policies import PolicyChoice, ReconnectPolicy
-from fieldbus.opcua.publishing import Publisher, PublisherCounts
+from fieldbus.opcua.publishing import PublisherCounts
 from fieldbus.opcua.renewal import Renewal
 from fieldbus.opcua.subscription import ValueSubscription
 from fieldbus.opcua.user import UserCredential
@@ -68,36 +70,26 @@ class SecureClient:
     ) -> None:
         if not deadline_s > 0 or not token_lifetime_s > 0:
             raise ValueError("deadline_s and token_lifetime_s must be positive")
-        self._url = url
-        self._peer = Peer(url, policy, user, token_lifetime_s)
-        self._identity = identity
-        self._following: Identity | None = None
-        self._server_terms: tuple[CertificateTerm, ...] = ()
-        self._pins = (
-            (server_certificate,)
-            if next_server_certificate is None
-            else (
-                server_certificate,
-                next_server_certificate,
-            )
+        pins = (
+            (server_certificate,) if next_server_certificate is None else (server_certificate, next_server_certificate)
         )
-        self._namespace_uri = namespace_uri
+        self._url = url
         self._tags = dict(tags)
         self._deadline_s = deadline_s
         self._reconnect = reconnect or ReconnectPolicy()
+        peer = Peer(url, policy, user, token_lifetime_s)
+        self._target = Target(peer, pins, namespace_uri, self._tags, self._reconnect, deadline_s)
+        self._own = OwnIdentity(identity, renewal)
+        self._server_terms: tuple[CertificateTerm, ...] = ()
         self._missing_ok = missing_ok
         self._renewal = renewal
-        self._client: Any = None
-        self._guard: Guard | None = None
-        self._publisher: Publisher | None = None
-        self._nodes: dict[str, ResolvedNode] = {}
-        self._lost = asyncio.Event()
+        self._connection: Connection | None = None
         self._changed = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
         self._prober: asyncio.Task[None] | None = None
         self._closing = False
         self._subscriptions: list[ValueSubscription] = []
-        self._counts = PublisherCounts()
+        self._connected_s = float("-inf")
         self.connects_total = 0
         """Successful connects, the first included."""
         self.last_error: OpcUaError | None = None
@@ -106,41 +98,40 @@ class SecureClient:
     @property
     def connected(self) -> bool:
         """True while a session is up as far as is known."""
-        return self._client is not None
+        return self._connection is not None
 
     @property
     def in_service(self) -> bool:
         """True while connected to a server that says it is running and has data."""
-        return self._guard is not None and self._guard.in_service
+        return self._connection is not None and self._connection.guard.in_service
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Tags that the connected server does not have."""
-        return tuple(tag for tag in self._tags if tag not in self._nodes) if self.connected else ()
+        connection = self._connection
+        return () if connection is None else tuple(tag for tag in self._tags if tag not in connection.nodes)
 
     @property
     def publisher_counts(self) -> PublisherCounts:
         """Republished, lost and unknown notifications and faults, over all connections."""
-        return self._counts
+        return self._target.counts
 
     @property
     def identity(self) -> Identity:
         """Who we are; another one after a renewal."""
-        return self._identity
+        return self._own.current
 
     @property
     def certificates(self) -> tuple[CertificateTerm, ...]:
         """Our certificate, the server's pinned ones as of the last connect, and our next one: for snapshots."""
-        following = self._following
-        ours = term(self._identity.certificate, label="own")
-        after = () if following is None else (term(following.certificate, label="own-next"),)
-        return (ours, *self._server_terms, *after)
+        own, *following = self._own.terms
+        return (own, *self._server_terms, *following)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What a person should know: the server's (see ``Guard``), the subscriptions' (see ``ValueSubscription``),
         ``node-missing``, ``certificate-expiry``, ``certificate-renewal``."""
-        found = [] if self._guard is None else list(self._guard.findings)
+        found = [] if self._connection is None else list(self._connection.guard.findings)
         for subscription in self._subscriptions:
             found += subscription.findings
         if self.missing:
@@ -150,11 +141,7 @@ class SecureClient:
             for item in self.certificates
             if item.days_left < EXPIRY_WARNING_DAYS
         ]
-        if self._following is not None:
-            text = "the server does not trust our next certificate yet: "
-            text += f"{self._following.certificate_path.name}, SHA-256 {self._following.thumbprint}"
-            found.append(Finding("certificate-renewal", text))
-        return tuple(found)
+        return (*found, *self._own.findings)
 
     async def connect(self) -> None:
         """Connect once, within ``deadline_s``, and keep connected from then on.
@@ -168,7 +155,7 @@ class SecureClient:
             raise OpcUaError("already-connected", found="a second connect", expected="one per client")
         await self._connect_once()
         if self.missing and not self._missing_ok:
-            error = absent_nodes({tag: self._tags[tag] for tag in self.missing}, self._namespace_uri)
+            error = absent_nodes({tag: self._tags[tag] for tag in self.missing}, self._target.namespace_uri)
             await self._drop()
             raise error
         self._supervisor = asyncio.create_task(self._supervise(), name="opcua-supervisor")
@@ -188,7 +175,6 @@ class SecureClient:
         """Close subscriptions, session and channel; a second call does nothing."""
         supervisor, self._supervisor = self._supervisor, None
         self._closing = True
-        self._lost.set()
         while supervisor is not None and not supervisor.done():
             # Again and again: inside a connection attempt the library may swallow a cancellation.
             supervisor.cancel()
@@ -218,7 +204,7 @@ class SecureClient:
         ``unknown-tag``, ``node-missing``, ``value-type``, ``value-range``; or after: ``deadline``,
         ``connection-lost`` (outcome unknown: read back), ``access-denied``, ….
         """
-        client = self._require()
+        session = self._require().client.uaclient.session
         params = ua.WriteParameters()
         for tag, value in values.items():
             node = self._node(tag)
@@ -228,12 +214,12 @@ class SecureClient:
             # Value alone: many PLCs refuse a write that brings its own status or timestamp.
             item.Value = ua.DataValue(to_variant(tag, value, node.variant_type), StatusCode=None)
             params.NodesToWrite.append(item)
-        results = await self._call(client.uaclient.session.write(params), doing="writing")
+        results = await self._call(session.write(params), doing="writing")
         return tuple(WriteResult(tag, int(status.value)) for tag, status in zip(values, results, strict=True))
 
     async def read_many(self, tags: Sequence[str]) -> tuple[ReadResult, ...]:
         """Read all ``tags`` in one Read service call, with status and both timestamps. Raises as write_many."""
-        client = self._require()
+        session = self._require().client.uaclient.session
         params = ua.ReadParameters()
         params.TimestampsToReturn = ua.TimestampsToReturn.Both
         for tag in tags:
@@ -241,26 +227,27 @@ class SecureClient:
             item.NodeId = self._node(tag).node_id
             item.AttributeId = ua.AttributeIds.Value
             params.NodesToRead.append(item)
-        results = await self._call(client.uaclient.session.read(params), doing="reading")
+        results = await self._call(session.read(params), doing="reading")
         return tuple(from_data_value(tag, value) for tag, value in zip(tags, results, strict=True))
 
     async def describe(self) -> ServerFacts:
         """What the server says of itself and of the tags it has. Raises as write_many."""
-        client = self._require()
-        return await self._call(describe(client.uaclient.session, self._nodes), doing="describing")
+        connection = self._require()
+        call = describe(connection.client.uaclient.session, connection.nodes)
+        return await self._call(call, doing="describing")
 
     async def subscribe(self, tags: Sequence[str], options: SubscriptionOptions | None = None) -> ValueSubscription:
         """Have the server push changes of ``tags``; see ``ValueSubscription``. Raises as write_many."""
-        client, guard, publisher = self._require(), self._guard, self._publisher
-        assert guard is not None
-        assert publisher is not None
+        connection = self._require()
         nodes = {tag: self._node(tag).node_id for tag in tags if not (self._missing_ok and tag in self.missing)}
         subscription = ValueSubscription(tuple(tags), options or SubscriptionOptions())
         subscription.on_lost = self._notice
-        guard.apply_to(subscription)
+        connection.guard.apply_to(subscription)
+        self._subscriptions[:] = [item for item in self._subscriptions if not item.closed]
         self._subscriptions.append(subscription)
         try:
-            await self._call(subscription.start(publisher, client.uaclient.session, nodes), doing="subscribing")
+            session = connection.client.uaclient.session
+            await self._call(subscription.start(connection.publisher, session, nodes), doing="subscribing")
         except BaseException:
             self._subscriptions.remove(subscription)
             await subscription.close()
@@ -268,21 +255,21 @@ class SecureClient:
         return subscription
 
     def _notice(self) -> None:
-        if self._guard is not None:
-            self._guard.notice()
+        if self._connection is not None:
+            self._connection.guard.notice()
 
-    def _require(self) -> Any:
-        if self._client is None:
+    def _require(self) -> Connection:
+        if self._connection is None:
             raise OpcUaError(
                 "not-connected",
                 found=f"no connection to {self._url}" + (f": {self.last_error}" if self.last_error else ""),
                 expected="a connected client",
                 hint="the connection is retried by itself",
             )
-        return self._client
+        return self._connection
 
     def _node(self, tag: str) -> ResolvedNode:
-        node = self._nodes.get(tag)
+        node = self._require().nodes.get(tag)
         if node is not None:
             return node
         if tag in self._tags:
@@ -296,17 +283,18 @@ class SecureClient:
 
     async def _call(self, call: Awaitable[_T], *, doing: str) -> _T:
         """Await a service call; its failures become OpcUaErrors, and a dead connection is noticed."""
+        lost = self._require().lost
         try:
             async with asyncio.timeout(self._deadline_s):
                 return await call
         except ua.UaStatusCodeError as error:
             if error.code in SESSION_GONE:
-                self._lost.set()
+                lost.set()
             raise status_error(int(error.code), doing=doing) from error
         except TimeoutError as error:
             raise transport_error(error, doing=doing, url=self._url) from error
         except PEER_ERRORS as error:
-            self._lost.set()
+            lost.set()
             raise transport_error(error, doing=doing, url=self._url) from error
 
     async def _connect_once(self) -> None:
@@ -314,109 +302,50 @@ class SecureClient:
 
         With a next certificate of our own, that is tried where the current one has ended or is refused.
         """
-        if self._renewal is not None:
-            self._following = self._renewal.following()
+        self._own.look()
         try:
-            await self._connect_as(self._identity)
+            await self._connect_as(self._own.current)
         except OpcUaError as error:
-            if self._following is None or error.code not in REFUSED_CERTIFICATE:
+            if self._own.following is None or error.code not in REFUSED_CERTIFICATE:
                 raise
-            await self._connect_as(self._following)
-            self._promote()
+            await self._connect_as(self._own.following)
+            self._own.promote()
 
     async def _connect_as(self, identity: Identity) -> None:
-        lost = asyncio.Event()
-        client = await self._establish(identity, on_lost=lost.set)
-        publisher = Publisher(
-            client.uaclient.session, deadline_s=self._deadline_s, on_gone=lost.set, counts=self._counts
-        )
-        nodes: dict[str, ResolvedNode] = {}
+        labels = ("server", "server-next")
+        pins = self._target.pinned()
+        self._server_terms = tuple(term(pin, label=label) for pin, label in zip(pins, labels, strict=False))
         self._subscriptions = [item for item in self._subscriptions if not item.closed]
-        guard = Guard(
-            client,
-            publisher,
-            self._subscriptions,
-            nodes,
-            namespace_uri=self._namespace_uri,
-            tags=self._tags,
-            policy=self._reconnect,
-            deadline_s=self._deadline_s,
-            lost=lost.set,
-        )
-        done = False
-        try:
-            async with asyncio.timeout(self._deadline_s):
-                nodes.update(await resolve(client, self._namespace_uri, self._tags))
-                await guard.look()
-                for subscription in self._subscriptions:
-                    guard.apply_to(subscription)
-                    found = {tag: nodes[tag].node_id for tag in subscription.tags if tag in nodes}
-                    await subscription.start(publisher, client.uaclient.session, found)
-                done = True
-        except ua.UaStatusCodeError as error:
-            raise status_error(int(error.code), doing=f"connecting to {self._url}") from error
-        except PEER_ERRORS as error:
-            raise transport_error(error, doing="connecting", url=self._url) from error
-        finally:
-            if not done:
-                for subscription in self._subscriptions:
-                    subscription.cut()
-                await publisher.close()
-                await shut(client)
-        self._lost, self._client, self._nodes = lost, client, nodes
-        self._guard, self._publisher = guard, publisher
-        guard.start()
+        self._connection = await open_connection(self._target, identity, self._subscriptions)
+        self._connected_s = time.monotonic()
         self.connects_total += 1
         self.last_error = None
         self._changed.set()
 
-    async def _establish(self, identity: Identity, *, on_lost: Callable[[], None]) -> Any:
-        """A session as ``identity``, with every certificate checked first."""
-        check_validity(identity.certificate, label=str(identity.certificate_path))
-        key = key_of(identity)
-        pins = [load_certificate(pin) for pin in self._pins]
-        labels = ("server", "server-next")
-        self._server_terms = tuple(term(pin, label=label) for pin, label in zip(pins, labels, strict=False))
-        server = await pinned_now(self._url, pins, deadline_s=self._deadline_s)
-        check_validity(server, label=str(self._pins[pins.index(server)]))
-        return await establish(
-            self._peer, identity=identity, key=key, server=server, deadline_s=self._deadline_s, on_lost=on_lost
-        )
-
     async def _drop(self) -> None:
-        """End the connection; every tag is bad before anything is waited for."""
-        client, self._client = self._client, None
-        guard, self._guard = self._guard, None
-        publisher, self._publisher = self._publisher, None
-        self._nodes = {}
-        for subscription in self._subscriptions:
-            subscription.cut()
-        if guard is not None:
-            await guard.close()
-        if publisher is not None:
-            await publisher.close()
-        if client is not None:
-            await shut(client)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close(self._subscriptions)
 
     async def _supervise(self) -> None:
         """Until cancelled: wait for a loss, then try again with growing waits."""
-        while not self._closing:
-            await self._lost.wait()
-            if self._closing:
-                return
+        wait_s = 0.0
+        while not self._closing and self._connection is not None:
+            await self._connection.lost.wait()
             self.last_error = OpcUaError(
                 "connection-lost", found=f"the connection to {self._url} broke", expected="a working one"
             )
             await self._drop()
-            wait_s = self._reconnect.first_s
+            if time.monotonic() - self._connected_s > self._reconnect.max_s:
+                wait_s = 0.0  # it was a good connection: the first attempt comes at once
             while not self.connected and not self._closing:
+                await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, no secret
+                wait_s = min(max(wait_s * 2, self._reconnect.first_s), self._reconnect.max_s)
                 try:
                     await self._connect_once()
                 except OpcUaError as error:
                     self.last_error = error
                     _log.warning("reconnect failed: %s", error)
-                    await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, no secret
-                    wait_s = min(wait_s * 2, self._reconnect.max_s)
             if self.missing:
                 _log.warning("after the reconnect the server lacks %s", named(self.missing))
 
@@ -424,25 +353,13 @@ class SecureClient:
         """Make the next certificate in time, and take it up once the server has accepted a session under it."""
         while True:
             try:
-                # In a thread: a new key takes a good part of a second.
-                self._following = await asyncio.to_thread(renewal.prepare, self._identity)
-                if self._following is not None and self.connected:
-                    await shut(await self._establish(self._following, on_lost=_ignore))
-                    self._promote()
+                following = await self._own.prepare()
+                if following is not None and self.connected:
+                    await shut(await self._target.establish(following, on_lost=_ignore))
+                    self._own.promote()
             except OpcUaError as error:
                 _log.info("the next certificate waits: %s", error)
             await asyncio.sleep(renewal.probe_s)
-
-    def _promote(self) -> None:
-        if self._renewal is not None:
-            self._identity, self._following = self._renewal.promote(), None
-            _log.info("our certificate is now %s", self._identity.thumbprint)
-
-
-REFUSED_CERTIFICATE = frozenset(
-    {"certificate-expired", "certificate-invalid", "untrusted-certificate", "security-checks-failed"}
-)
-"""Codes after which our next certificate may do where this one does not."""
 
 
 def _ignore() -> None:

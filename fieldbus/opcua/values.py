@@ -118,8 +118,8 @@ def _wrong_type(tag: str, value: TagValue, kind: Any) -> OpcUaError:
 def from_data_value(tag: str, data_value: Any) -> ReadResult:
     """The ReadResult of an ``ua.DataValue``; picoseconds are left out, being below what any clock here can tell.
 
-    An array or structure is refused with Bad_TypeMismatch, a longer text than a process value has with
-    Bad_EncodingLimitsExceeded: a hand-over of a thousand of them must fit into memory.
+    An array or structure is refused with Bad_TypeMismatch, NaN and the infinities with Bad_OutOfRange, a longer text
+    than a process value has with Bad_EncodingLimitsExceeded: a hand-over of a thousand of them must fit into memory.
     """
     status = data_value.StatusCode.value if data_value.StatusCode is not None else GOOD
     value = data_value.Value.Value if data_value.Value is not None else None
@@ -127,6 +127,8 @@ def from_data_value(tag: str, data_value: Any) -> ReadResult:
         value = None
     elif not isinstance(value, (bool, int, float, str, bytes, dt.datetime)):
         status, value = int(ua.StatusCodes.BadTypeMismatch), None
+    elif isinstance(value, float) and not math.isfinite(value):
+        status, value = int(ua.StatusCodes.BadOutOfRange), None  # as fieldbus.sample.good: no measurement
     elif isinstance(value, (str, bytes)) and len(value) > VALUE_LENGTH_MAX:
         status, value = int(ua.StatusCodes.BadEncodingLimitsExceeded), None
     return ReadResult(

@@ -36,7 +36,7 @@ NS_PER_S = 1_000_000_000
 POLICIES = {policy.uri.rpartition("#")[2]: policy for policy in SecurityPolicy}
 """``PubSub-Aes128-CTR`` and ``PubSub-Aes256-CTR``: the end of the profile's URI."""
 
-_NIBBLES = {code: value for value, code in enumerate(b"0123456789abcdef")}
+_NIBBLES = [b"0123456789abcdef".find(code) if code in b"0123456789abcdef" else 0x1000 for code in range(256)]
 _OTHERS, _CREDENTIAL_BITS = 0o077, 0o037
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -113,7 +113,7 @@ def read_key_file(path: Path, *, credential: bool = False) -> KeyFile:
             size = file.readinto(buffer) or 0
         if size > FILE_BYTES_MAX:
             raise _refused(path, f"over {FILE_BYTES_MAX} bytes", "a key file")
-        return parse_key_file(memoryview(buffer)[:size], path.name)
+        return parse_key_file(buffer, path.name, size=size)
     except OSError as error:
         raise _refused(path, str(error.strerror), "a readable key file") from error
     finally:
@@ -155,10 +155,12 @@ def format_key_file(contents: KeyFile) -> bytearray:
     return out
 
 
-def parse_key_file(data: memoryview | bytearray, name: str = "keys") -> KeyFile:
-    """Strict and total; ``name`` is for messages. Raises SecurityError as :func:`read_key_file`."""
-    view = memoryview(data)
-    lines = _lines(view, name)
+def parse_key_file(data: bytearray, name: str = "keys", *, size: int | None = None) -> KeyFile:
+    """Strict and total; ``name`` is for messages, only the first ``size`` bytes count.
+
+    Raises SecurityError as :func:`read_key_file`.
+    """
+    lines = _lines(data, len(data) if size is None else size, name)
     first_line = next(lines, None)
     if first_line is None or bytes(first_line) != MAGIC.encode():
         raise _refused(Path(name), "another first line", MAGIC)
@@ -197,13 +199,11 @@ def _usual(group: str) -> bool:
     return group.isascii() and group.isprintable() and " " not in group and 1 <= len(group) <= GROUP_CHARACTERS_MAX
 
 
-def _lines(view: memoryview, name: str) -> Iterator[memoryview]:
-    start = 0
-    while start < len(view):
-        end = start
-        while end < len(view) and view[end] != 10:
-            end += 1
-        if end == len(view):
+def _lines(data: bytearray, size: int, name: str) -> Iterator[memoryview]:
+    view, start = memoryview(data), 0
+    while start < size:
+        end = data.find(b"\n", start, size)
+        if end < 0:
             raise _refused(Path(name), "a last line without its end", "a line feed after every line")
         yield view[start:end]
         start = end + 1
@@ -255,11 +255,13 @@ def _key(line: memoryview, policy: SecurityPolicy, keys: list[bytearray], name: 
         )
     key = bytearray(policy.key_data_bytes)
     keys.append(key)
-    for index in range(len(key)):
-        high, low = _NIBBLES.get(digits[2 * index]), _NIBBLES.get(digits[2 * index + 1])
-        if high is None or low is None:
-            raise _refused(Path(name), f"a key of token {token_id} that is not hexadecimal", "lower-case digits")
-        key[index] = high << 4 | low
+    wrong = 0
+    for index, (high, low) in enumerate(zip(digits[::2], digits[1::2], strict=True)):
+        value = _NIBBLES[high] << 4 | _NIBBLES[low]
+        wrong |= value
+        key[index] = value & 0xFF
+    if wrong > 0xFF:
+        raise _refused(Path(name), f"a key of token {token_id} that is not hexadecimal", "lower-case digits")
     return token_id
 
 

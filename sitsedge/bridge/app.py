@@ -97,7 +97,7 @@ class BridgeApp:
         """Run until SIGTERM or SIGINT. Raises FieldbusError for a station that contradicts the configuration."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(number, self.stop)
         freeze_garbage(disable=False)  # takes a while, so before anything has to be on time
         workers = [asyncio.create_task(station.run(), name=station.name) for station in self._stations]
         try:
@@ -122,7 +122,7 @@ class BridgeApp:
                 due, said = now + SNAPSHOT_PERIOD_S, ""
                 for station in self._stations if now >= start + GRACE_S else ():
                     station.look(time.time_ns())
-            if (state := self._state()) != said:
+            if (state := self.state) != said:
                 self._snapshot(state)
                 said = state
             waiter = asyncio.create_task(self._stop.wait())
@@ -132,7 +132,13 @@ class BridgeApp:
                 if worker.done():
                     worker.result()
 
-    def _state(self) -> str:
+    def stop(self) -> None:
+        """Have ``run`` end, as a signal does."""
+        self._stop.set()
+
+    @property
+    def state(self) -> str:
+        """``connecting``, ``running``, or ``degraded`` where the stations are not all the same."""
         states = {station.state for station in self._stations}
         if len(states) == 1:
             return states.pop()

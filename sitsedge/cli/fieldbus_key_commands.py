@@ -85,6 +85,43 @@ def show_command(file: FileArgument, output: Output = OutputOption) -> None:
     emit(output, _data(found), lambda: _show(found))
 
 
+@app.command("fetch")
+def fetch_command(
+    file: FileArgument,
+    group: Annotated[str, typer.Option("--group", help="security group id")],
+    server: Annotated[str, typer.Option("--server", help="opc.tcp://HOST:PORT of the Security Key Server")],
+    server_certificate: Annotated[Path, typer.Option("--server-certificate", help="which it must have")],
+    certificate: Annotated[Path, typer.Option("--certificate", help="our own")],
+    key: Annotated[Path, typer.Option("--key", help="its private key")],
+    user: Annotated[str | None, typer.Option("--user", help="user name")] = None,
+    password_file: Annotated[str | None, typer.Option("--password-file", help="of mode 0600")] = None,
+    count: CountOption = 4,
+    output: Output = OutputOption,
+) -> None:
+    """Ask a Security Key Server for the current keys of a group (GetSecurityKeys) and replace the file by them."""
+    if (user is None) != (password_file is None):
+        raise typer.BadParameter("--user and --password-file go together")
+    import asyncio  # with the OPC UA stack, half a second: not for the other commands
+
+    from fieldbus.opcua import PolicyChoice, UserCredential, load_identity
+    from fieldbus.opcua.establish import Peer
+    from fieldbus.opcua.securitykeys import KeyServer, get_security_keys
+
+    with reported(output):
+        credential = None if user is None or password_file is None else UserCredential(user, password_file)
+        fetched = asyncio.run(
+            get_security_keys(
+                KeyServer(Peer(server, PolicyChoice.STRONGEST, credential), server_certificate),
+                identity=load_identity(certificate, key),
+                group=group,
+                count=count,
+                now_ns=time.time_ns(),
+            )
+        )
+        _write(file, fetched)
+    emit(output, _data(fetched), lambda: _show(fetched))
+
+
 def _write(file: Path, contents: KeyFile) -> None:
     try:
         write_key_file(file, contents)

@@ -48,7 +48,7 @@ def check_command(
             for signal in outputs:
                 print(f"  {signal.name} {values[signal.name]:g} {signal.unit}")
             if still:
-                print(f"it does not run: {still}; the gate would write nothing")
+                print(f"it does not run: {still}; the gate would write nothing (run_only in the gate file)")
 
         emit(output, data, text)
     raise typer.Exit(Exit.REFUSED if still else Exit.OK)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from sitsedge.supervisor.state import StateDir
@@ -220,14 +221,15 @@ def _server(server: dict[str, Any]) -> Table:
     """The appliance's own OPC UA server: where, who looks, and what it raises."""
     table = _table("OPC UA server", "what", "value")
     table.add_row("endpoint", str(server.get("endpoint", "?")))
-    table.add_row("device health", str(server.get("health", "?")))
+    table.add_row("device health", str(server.get("device_health", "?")))
     table.add_row("sessions", f"{server.get('sessions', 0)}, {server.get('subscriptions', 0)} subscriptions")
     days = server.get("certificate_days")
     if days is not None:
         table.add_row("certificate", "ENDED: no client can connect" if days < 0 else f"good for {days} days")
     waiting = server.get("unacknowledged", [])
     for name, message in server.get("alarms", {}).items():
-        table.add_row(f"alarm: {name}", f"{message}{' (nobody has acknowledged it)' if name in waiting else ''}")
+        seen = "" if name not in waiting else " (nobody has acknowledged it)"
+        table.add_row(f"alarm: {name}", escape(f"{message}{seen}"))
     for name in waiting:
         if name not in server.get("alarms", {}):
             table.add_row(f"alarm: {name}", "gone; nobody has acknowledged it")

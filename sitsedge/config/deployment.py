@@ -17,7 +17,7 @@ from attest.proof.circuit import CurveName
 from sitsedge.config.server import ServerBlock
 from sitsedge.config.source import ConfigError, ConfigFault, VersionOne, load_model, positions_of
 from sitsedge.config.source_check import check_source
-from sitsedge.config.sources import OpcUaSource, Source, UadpPublisher, UadpSource
+from sitsedge.config.sources import OpcUaSource, Source, SourceField, UadpPublisher, UadpSource
 from sitsedge.config.strict import FIELDS_MAX, Identifier, Milliseconds, Strict
 from sitsedge.config.uadp import MessageForm
 
@@ -242,7 +242,10 @@ class Deployment(Strict):
             raise ValueError("the simulated mill only with a 'uadp-udp' source, which is how it publishes")
         if isinstance(self.simulation, RollingMillPlant):
             assert isinstance(self.source, UadpSource)
-            plain = self.source.message == MessageForm() and all(f.type == "double" for f in self.source.fields)
+            source = self.source
+            plain = source.message == MessageForm() and all(
+                isinstance(field, SourceField) and field.type == "double" for field in source.fields
+            )
             if not plain or not isinstance(self.source.publisher_id, int):
                 raise ValueError("the simulated mill sends Variants of Doubles with a UInt16 as its PublisherId")
             if self.source.security is not None and self.source.security.credential is not None:

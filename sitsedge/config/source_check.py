@@ -167,12 +167,12 @@ def _members(station: S7Station, layouts: list[BlockLayout]) -> Iterator[Finding
 
 
 def _cip(station: CipStation) -> Iterator[Finding]:
-    from fieldbus.cip.path import to_tag
+    from fieldbus.cip.tags import split_path
     from fieldbus.cip.types import BY_NAME
 
     for i, tag in enumerate(station.tags):
         try:
-            to_tag(tag.path)
+            split_path(tag.path)
         except FieldbusError as error:
             yield f"tags.{i}.path", error.found, error.expected
         if tag.type not in BY_NAME:
@@ -190,8 +190,7 @@ def _slmp(station: SlmpStation) -> Iterator[Finding]:
         except FieldbusError as error:
             yield f"tags.{i}.device", f"{tag.device!r}: {error.code}", error.expected
             continue
-        if bit is not (tag.type is None):
-            what = "a bit device" if bit else "a word device"
-            yield f"tags.{i}.device", f"{tag.device!r}, {what}", "a bit device without 'type', a word device with one"
-        elif bit and tag.unit != NO_UNIT:
+        if tag.type is None and not bit:
+            yield f"tags.{i}.device", f"{tag.device!r} without 'type'", "a 'type' for a word device"
+        elif tag.type is None and tag.unit != NO_UNIT:
             yield f"tags.{i}.unit", repr(tag.unit), f"{NO_UNIT!r}: a bit is 1 or 0"

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from sitsedge.config.stations import (
     CipKeys,
@@ -22,7 +22,7 @@ from sitsedge.config.stations import (
     StationName,
 )
 from sitsedge.config.strict import FIELDS_MAX, FieldName, Milliseconds, Port, Quantity, Strict
-from sitsedge.config.uadp import FieldKind, MessageForm, NamedPublisher, UadpSecurity
+from sitsedge.config.uadp import AnyPublisherId, FieldKind, MessageForm, UadpSecurity, UnusedField
 
 UDP_SOURCES_MAX = 10
 STATIONS_MAX = 16
@@ -44,20 +44,42 @@ class SourceField(Quantity):
     type: FieldKind = "double"
 
 
+def _field_form(value: object) -> str:
+    return "unused" if isinstance(value, UnusedField) or (isinstance(value, dict) and "unused" in value) else "input"
+
+
+DataSetField = Annotated[
+    Annotated[SourceField, Tag("input")] | Annotated[UnusedField, Tag("unused")], Discriminator(_field_form)
+]
+
+
 class UadpPublisher(Strict):
-    """Whose DataSet it is and what is in it, however it comes. A plain ``publisher_id`` is a UInt16.
+    """Whose DataSet it is and what is in it, however it comes. A plain ``publisher_id`` is a UInt16. ``order``: of the
+    model's inputs, where it is not that of the wire.
 
     Without ``security`` anybody on that network can send values; a production profile then wants to know why that is
     acceptable (``unsecured_because``), so that it stands in what is signed.
     """
 
-    publisher_id: Annotated[int, Field(ge=0, le=65535)] | NamedPublisher
+    publisher_id: AnyPublisherId
     writer_group_id: Annotated[int, Field(ge=0, le=65535)]
     data_set_writer_id: Annotated[int, Field(ge=1, le=65535)]
-    fields: Annotated[list[SourceField], Field(min_length=1, max_length=FIELDS_MAX)]
+    fields: Annotated[list[DataSetField], Field(min_length=1, max_length=FIELDS_MAX)]
+    order: list[FieldName] | None = None
     message: MessageForm = MessageForm()
     security: UadpSecurity | None = None
     unsecured_because: Annotated[str, Field(min_length=10, max_length=500)] | None = None
+
+    @model_validator(mode="after")
+    def _named(self) -> UadpPublisher:
+        if len({field.name for field in self.fields}) != len(self.fields):
+            raise ValueError("each field's name once")
+        used = [field.name for field in self.fields if isinstance(field, SourceField)]
+        if not used:
+            raise ValueError("a field that is used")
+        if self.order is not None and sorted(self.order) != sorted(used):
+            raise ValueError("the name of each field that is used once in 'order'")
+        return self
 
     @model_validator(mode="after")
     def _guarded(self) -> UadpPublisher:
@@ -70,7 +92,14 @@ class UadpPublisher(Strict):
 
     def dataset(self) -> tuple[Place, ...]:
         """The fields of the DataSet in order."""
-        return tuple(Place(field.name, field.unit, f"source.fields.{i}") for i, field in enumerate(self.fields))
+        found = [
+            Place(field.name, field.unit, f"source.fields.{i}")
+            for i, field in enumerate(self.fields)
+            if isinstance(field, SourceField)
+        ]
+        if self.order is not None:
+            found.sort(key=lambda place: (self.order or []).index(place.name))
+        return tuple(found)
 
 
 class UadpSource(UadpPublisher):

@@ -205,7 +205,8 @@ def _is_link(link: int | str) -> bool:
 
 
 class SlmpTag(Quantity):
-    """A device, ``D100`` or ``X1F``. ``type`` says what its words mean; a bit device has none and is 1 or 0."""
+    """A device, ``D100`` or ``X1F``. ``type`` says what its words mean; a bit device without one is 1 or 0, with one a
+    number made of the bits from there on."""
 
     device: Annotated[str, Field(min_length=2, max_length=12)]
     type: Literal["uint", "int", "udint", "dint", "real", "lreal"] | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from sitsedge.config.strict import Strict
+from sitsedge.config.strict import FieldName, Strict
 
 OVERLAP_S_MAX = 3_600.0
 UINT32_MAX, UINT64_MAX = 2**32 - 1, 2**64 - 1
@@ -14,6 +14,7 @@ PublisherIdKind = Literal["byte", "uint16", "uint32", "uint64", "string"]
 FieldKind = Literal[
     "double", "float", "sbyte", "byte", "int16", "uint16", "int32", "uint32", "int64", "uint64"
 ]  # what a model's input can be
+UnusedKind = FieldKind | Literal["boolean", "string", "datetime", "guid", "bytestring", "statuscode", "xmlelement"]
 Encoding = Literal["variant", "data-value", "raw"]
 UInt32 = Annotated[int, Field(ge=0, le=UINT32_MAX)]
 _ID_MAX = {"byte": 0xFF, "uint16": 0xFFFF, "uint32": UINT32_MAX, "uint64": UINT64_MAX}
@@ -33,6 +34,25 @@ class NamedPublisher(Strict):
         elif not isinstance(self.value, int) or self.value > _ID_MAX[self.type]:
             raise ValueError(f"a whole number that fits {self.type}")
         return self
+
+
+def _publisher_form(value: object) -> str:
+    return "named" if isinstance(value, dict | NamedPublisher) else "number"
+
+
+AnyPublisherId = Annotated[
+    Annotated[int, Field(ge=0, le=0xFFFF), Tag("number")] | Annotated[NamedPublisher, Tag("named")],
+    Discriminator(_publisher_form),
+]
+"""A UInt16, or a name of another type. Told apart before it is checked, so that a fault is one fault."""
+
+
+class UnusedField(Strict):
+    """A field of the DataSet that is on the wire and is no input: it must be there, of its type, and good."""
+
+    name: FieldName
+    type: UnusedKind
+    unused: Literal[True]
 
 
 class ConfigVersion(Strict):

@@ -65,6 +65,16 @@ def layout_of(deployment: Deployment) -> DataSetLayout:
     )
 
 
+def picked_of(deployment: Deployment) -> tuple[int, ...] | None:
+    """Which fields of the DataSet the model takes, in its order; None: all of them as they come."""
+    source = deployment.source
+    if not isinstance(source, UadpPublisher):
+        return None
+    wire = [field.name for field in source.fields]
+    picked = tuple(wire.index(name) for name in deployment.field_names)
+    return None if picked == tuple(range(len(wire))) else picked
+
+
 def publisher_of(source: UadpPublisher) -> PublisherId:
     """The PublisherId that the messages must carry, of the declared type."""
     named = source.publisher_id
@@ -128,6 +138,7 @@ class Ingest:
         self._w_sync_ms_max = None if timing.ptp is None else timing.ptp.w_sync_ms_max
         self.delta_e = DeltaE()
         self._reader = LayoutReader(layout_of(deployment), security=security)
+        self._picked = picked_of(deployment)
         self._tracker = SequenceTracker()
         self._missed = 0
         self._missed_shown = 0  # by a keep-alive, until the next message counts them
@@ -183,20 +194,21 @@ class Ingest:
         """Raises :class:`CycleRefused` ``frame`` naming the codec's own code, or, for what the publisher's keys do not
         let in, ``frame-`` and that code (``frame-unsecured``, ``frame-signature``, ``frame-nonce-replayed``, …)."""
         try:
-            return self._reader.read(frame.data, t_rx_ns=frame.t_rx_ns)
+            sample = self._reader.read(frame.data, t_rx_ns=frame.t_rx_ns)
         except KeepAlive as alive:
             self._measure(frame)
             self._missed_shown = 0 if alive.sequence is None else self._tracker.lost_before(alive.sequence)
             found = f"keep-alive: {self._missed_shown} messages lost before it"
             raise CycleRefused("frame", found=found, expected="values") from alive
         except SecurityError as error:
-            self._measure(frame)
+            # Not measured: whoever sends forgeries would choose what the quick refusals do to Δe.
             raise CycleRefused(
                 FORGED + error.code, found=error.found, expected=error.expected, hint=error.hint
             ) from error
         except UadpError as error:
             self._measure(frame)
             raise CycleRefused("frame", found=f"{error.code}: {error.found}", expected=error.expected) from error
+        return sample if self._picked is None else _pick(sample, self._picked)
 
     def check_clock(self, sample: DataSetSample, frame: ReceivedFrame) -> None:
         """Raises :class:`CycleRefused` with the clock check's code, ``w-sync``, ``w-sync-empty`` or ``bad-quality``."""
@@ -218,3 +230,15 @@ class Ingest:
                 raise CycleRefused(apart.code, found=apart.found, expected=apart.expected)
         if not sample.good:
             raise CycleRefused("bad-quality", found=f"status 0x{sample.status:08x}", expected="good quality")
+
+
+def _pick(sample: DataSetSample, places: tuple[int, ...]) -> DataSetSample:
+    """The sample of some fields; what is bad about the others stays bad."""
+    values, states = sample.values, sample.field_status
+    return DataSetSample(
+        sample.sequence,
+        sample.t_source_ns,
+        tuple([values[place] for place in places]),
+        sample.status,
+        tuple([states[place] for place in places]),
+    )

@@ -13,7 +13,7 @@ from sitsedge.supervisor.groupkeys import MODES, open_keeper, security_of
 from sitsedge.supervisor.state import StateDir
 
 FORGED_MAX = 16
-"""Frames waiting at once of which the newest authentic one is looked for: a quarter of a millisecond of forgeries."""
+"""Frames waiting at once of which the newest authentic one is looked for: a tenth of a millisecond of forgeries."""
 
 SAVE_NS = 5_000_000_000
 """How much of what was seen a power cut may make forgotten. Times in the messages bound what can be replayed then."""

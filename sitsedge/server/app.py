@@ -48,11 +48,12 @@ log = logging.getLogger(__name__)
 
 def step_aside() -> None:
     """Give way to the processes that a command waits for; what is not permitted is only logged."""
-    os.nice(NICE)
     try:
+        if os.getpriority(os.PRIO_PROCESS, 0) < NICE:
+            os.setpriority(os.PRIO_PROCESS, 0, NICE)
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE_ADJ), encoding="ascii")
     except OSError as error:
-        log.warning("oom_score_adj stays: %s", error.strerror)
+        log.warning("no giving way: %s", error.strerror)
 
 
 class ServerApp:
@@ -164,6 +165,7 @@ class ServerApp:
             device_ledger=base / config.device_ledger,
             gate_control=base / config.gate_control,
             access=access,
+            tell=self._event,
         )
         for name, role, callback in (
             ("FetchRecord", Role.OBSERVER, methods.fetch_record),
@@ -196,7 +198,7 @@ class ServerApp:
                 await self._refused(told, told.record)
         if facts.news.events_dropped:
             message = f"{facts.news.events_dropped} further records: see the ledgers"
-            await self._event(message, time.time_ns())
+            await self._event(message)
 
     async def _refused(self, told: Told, record: Refusal) -> None:
         assert self._alarms is not None
@@ -213,9 +215,9 @@ class ServerApp:
             self._refusal_types, message=message, severity=REFUSAL_SEVERITY, t_ns=record.t_ns, more=own
         )
 
-    async def _event(self, message: str, t_ns: int) -> None:
+    async def _event(self, message: str) -> None:
         assert self._alarms is not None
-        await self._alarms.report(SYSTEM_EVENT, message=message, severity=REFUSAL_SEVERITY, t_ns=t_ns)
+        await self._alarms.report(SYSTEM_EVENT, message=message, severity=REFUSAL_SEVERITY, t_ns=time.time_ns())
 
     def _remember(self, facts: Facts) -> None:
         assert self._alarms is not None
@@ -258,7 +260,7 @@ class ServerApp:
         iserver = getattr(self._server, "iserver", None)
         data: dict[str, Any] = {
             "endpoint": self._config.endpoint,
-            "health": worst(dict(self._findings)).value,
+            "device_health": worst(dict(self._findings)).value,
             "alarms": {name: self._findings[name].message or ALARMS[name].meaning for name in active},
             "unacknowledged": sorted(name for name, item in self._memory.conditions.items() if not item.acked),
             "sessions": 0 if iserver is None else len(iserver._external_sessions),

@@ -14,7 +14,7 @@ from typing import Any, Final
 from asyncua import ua
 
 ELEMENTS_MAX: Final = 64
-OPERANDS_MAX: Final = 64
+OPERANDS_MAX: Final = 128
 DEPTH_MAX: Final = 16
 EVALUATIONS_MAX: Final = 256  # elements that name another twice would double the work with each of them
 SELECT_MAX: Final = 256

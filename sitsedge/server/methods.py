@@ -1,12 +1,14 @@
 """The appliance's methods: any record with its proof of inclusion, the proof of a command, and one step down.
 
-What a method answers with besides Good: Bad_NotFound and its like where there is nothing, with the reason in the log.
+What a method answers with besides Good: Bad_NotFound and its like where there is nothing, with the reason in the log;
+why a step down is refused is an event as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +23,7 @@ from sitsedge.server.records import FetchError, fetch_proof, fetch_record
 REASON_CHARACTERS_MAX: Final = 200
 URI_CHARACTERS_MAX: Final = 120
 FETCHES_MAX: Final = 4  # at a time: each opens a ledger on a thread of the pool
+Tell = Callable[[str], Awaitable[None]]
 _STATUS: Final = {
     "record-unknown": ua.StatusCodes.BadNotFound,
     "record-large": ua.StatusCodes.BadResponseTooLarge,
@@ -34,7 +37,11 @@ log = logging.getLogger(__name__)
 class Methods:
     """Callbacks for the model's methods; arguments and results are variants in the order of the model."""
 
-    def __init__(self, *, gate_ledger: Path, device_ledger: Path, gate_control: Path, access: Access) -> None:
+    def __init__(
+        self, *, gate_ledger: Path, device_ledger: Path, gate_control: Path, access: Access, tell: Tell
+    ) -> None:
+        """``tell`` makes an event of a sentence: a status code alone does not say why."""
+        self._tell = tell
         self._ledgers = {"gate": gate_ledger, "device": device_ledger}
         self._control = gate_control
         self._access = access
@@ -51,12 +58,17 @@ class Methods:
         try:
             answer = await asyncio.to_thread(request_step_down, self._control, to.name, _who(caller, values[1] or ""))
         except SitsError as error:
-            log.warning("%s asked by %s: %s", to.name, caller.name, error)
+            await self._refuse(to, caller, f"{error.code}: {error.found}")
             return ua.StatusCode(ua.StatusCodes.BadNoCommunication)
         if not answer.get("ok"):
-            log.warning("%s asked by %s: %s: %s", to.name, caller.name, answer.get("code"), answer.get("expected"))
+            await self._refuse(to, caller, f"{answer.get('code')}: expected {answer.get('expected')}")
             return ua.StatusCode(ua.StatusCodes.BadInvalidState)
         return [ua.Variant(int(Mode[answer[key]]), ua.VariantType.Int32) for key in ("from", "to")]
+
+    async def _refuse(self, to: Mode, caller: Caller, why: str) -> None:
+        message = f"StepDown to {to.name} by {caller.name} is refused: {why}"
+        log.warning("%s", message)
+        await self._tell(message)
 
     async def fetch_record(self, parent: ua.NodeId, *arguments: ua.Variant) -> Any:
         """``(ledger, index) -> (record, tree size, inclusion proof, checkpoint)``."""

@@ -301,9 +301,8 @@ class Session:
             snapshot = read_snapshot(self.state.run, name)
             silent = snapshot is not None and snapshot.alive and snapshot.age_s > SILENCE_S
             if silent and name not in self._silent:
-                self._say(
-                    f"warning: {name} has said nothing for {SILENCE_S:.0f} s; gate and PLC fail safe by themselves"
-                )
+                harm = "only who looks is concerned" if name == "server" else "gate and PLC fail safe by themselves"
+                self._say(f"warning: {name} has said nothing for {SILENCE_S:.0f} s; {harm}")
                 self._silent.add(name)
             elif not silent and name in self._silent:
                 self._say(f"{name} answers again")

@@ -50,9 +50,9 @@ def test_the_two_commands_come_first() -> None:
 def test_every_documented_command_and_option_exists(line: str) -> None:
     words = shlex.split(line)[1:]
     command = [words[0]]
-    if words[0] in ("module", "attest", "proof", "audit", "bench", "fieldbus", "gate"):
+    if words[0] in ("module", "attest", "proof", "audit", "bench", "fieldbus", "gate", "server"):
         command.append(words[1])
-    if words[:2] in (["attest", "policy"], ["fieldbus", "keys"]):
+    if words[:2] in (["attest", "policy"], ["fieldbus", "keys"], ["server", "users"], ["server", "trust"]):
         command.append(words[2])
     text = help_of(command)
     for option in [word for word in words if word.startswith("--")]:

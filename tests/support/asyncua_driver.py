@@ -117,8 +117,17 @@ class Driver:
         await subscription.subscribe_events(ua.ObjectIds.Server, evfilter=chosen, queuesize=100)
         return {"subscription": subscription.subscription_id}
 
+    async def alarms(self) -> dict[str, Any]:
+        """asyncua's own filter: every field of every alarm type, in one list of all types."""
+        subscription = await self.client.create_subscription(100, self)
+        await subscription.subscribe_alarms_and_conditions(evtypes=ua.ObjectIds.AlarmConditionType)
+        return {}
+
     def event_notification(self, event: Any) -> None:
-        self.events.put_nowait([field.Value for field in event.event_fields])
+        if self.names:
+            self.events.put_nowait([field.Value for field in event.event_fields])
+        else:
+            self.events.put_nowait([event.ConditionName])
 
     async def event(self, timeout: float) -> dict[str, Any]:
         try:
@@ -126,7 +135,7 @@ class Driver:
                 values = await self.events.get()
         except TimeoutError:
             return {"event": None}
-        return {"event": dict(zip(self.names, map(plain, values), strict=True))}
+        return {"event": dict(zip(self.names or ["ConditionName"], map(plain, values), strict=True))}
 
     async def close(self) -> dict[str, Any]:
         if self.client is not None:

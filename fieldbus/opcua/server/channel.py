@@ -271,6 +271,8 @@ class GuardedProcessor(UaProcessor):  # type: ignore[misc]
         assert session is not None  # process_message compared its token
         if session.state is SessionState.Closed:
             raise ServiceError(Code.BadSessionClosed)
+        if not self.iserver.may_activate(session.application_uri):
+            raise ServiceError(Code.BadTooManyOperations)
         policy = self._connection.security_policy
         try:
             policy.asymmetric_cryptography.verify(
@@ -299,12 +301,15 @@ class GuardedProcessor(UaProcessor):  # type: ignore[misc]
         sign_in = self.iserver.sign_in
         if sign_in is None or not isinstance(token, ua.UserNameIdentityToken):
             raise ServiceError(Code.BadIdentityTokenRejected)
-        password = password_of(
-            token,
-            nonce=session.nonce,
-            key=self.iserver.private_key,
-            policy_uri=self._connection.security_policy.URI,
-        )
+
+        def password() -> bytearray:
+            return password_of(
+                token,
+                nonce=session.nonce,
+                key=self.iserver.private_key,
+                policy_uri=self._connection.security_policy.URI,
+            )
+
         return await sign_in.check(token.UserName or "", password, session.application_uri)
 
     async def _browse_next(self, requesthdr: Any, seqhdr: Any, body: Any) -> bool:

@@ -16,9 +16,13 @@ from asyncua.ua import uaprotocol_auto
 from fieldbus.opcua.server.subscriptions import is_number
 
 WHERE_ELEMENTS_MAX = 32
-OPERANDS_MAX = 32
-SELECT_MAX = 64
-PATH_MAX = 4
+OPERANDS_MAX = 128
+"""One list may name every type of event: asyncua's clients send the 107 below BaseEventType so."""
+
+SELECT_MAX = 256
+PATH_MAX = 8
+NAME_CHARS_MAX = 512
+"""Of a browse name (OPC 10000-3, 8.3)."""
 
 _ARITY = {
     ua.FilterOperator.Equals: 2,
@@ -90,17 +94,8 @@ def _operand(operand: Any, position: int, count: int, named: set[int]) -> bool:
 
 
 def _field(clause: Any) -> bool:
-    """A path of plain names. No empty path but for attribute NodeId or Value (a condition's own identity)."""
+    """A path of names; none begins with an underscore, as what asyncua looks up as an attribute may."""
     if clause.IndexRange or not isinstance(clause.AttributeId, int) or not 1 <= clause.AttributeId <= 27:
         return False
-    if len(clause.BrowsePath) > PATH_MAX:
-        return False
-    return all(_plain(element.Name) for element in clause.BrowsePath)
-
-
-def _plain(name: str | None) -> bool:
-    return bool(name) and len(name or "") <= 128 and not (name or "").startswith("_") and _is_word(name or "")
-
-
-def _is_word(name: str) -> bool:
-    return all(letter.isalnum() or letter in "_ -." for letter in name)
+    names = [element.Name or "" for element in clause.BrowsePath]
+    return len(names) <= PATH_MAX and all(0 < len(name) <= NAME_CHARS_MAX and name[0] != "_" for name in names)

@@ -28,6 +28,7 @@ from fieldbus.opcua.server.session import GuardedSession
 from fieldbus.opcua.server.signin import SignIn
 from fieldbus.opcua.server.subscriptions import GuardedSubscriptions
 from fieldbus.opcua.server.users import UserBook
+from fieldbus.opcua.server.views import GuardedViews
 
 _log = logging.getLogger(__name__)
 
@@ -117,6 +118,7 @@ class GuardedInternalServer(InternalServer):  # type: ignore[misc]
         self.sign_in = SignIn(users) if users is not None else None
         super().__init__(user_manager=TrustedUsers(trusted, writers if writers is not None else trusted))
         self.method_service = _Methods(self.aspace)
+        self.view_service = GuardedViews(self.aspace)
         self.subscription_service = GuardedSubscriptions(self.aspace, self, limits)
         self.isession.subscription_service = self.subscription_service
         self.allow_remote_admin = False
@@ -125,11 +127,16 @@ class GuardedInternalServer(InternalServer):  # type: ignore[misc]
         self.max_subscriptions = limits.subscriptions
         self.max_monitored_item_queue_size = limits.queue_size
         self.max_connections = limits.connections
+        self._activations = Rates(per_s=limits.activations_per_s, burst=8 * limits.activations_per_s)
         self._handshakes = Rates(per_s=limits.handshakes_per_s, burst=2 * limits.handshakes_per_s)
 
     def may_shake_hands(self, address: str) -> bool:
         """Whether one more OpenSecureChannel from there is within the rate."""
         return self._handshakes.take(address, time.monotonic())
+
+    def may_activate(self, application_uri: str) -> bool:
+        """Whether one more ActivateSession of this application is within the rate."""
+        return self._activations.take(application_uri, time.monotonic())
 
     async def tell_limits(self) -> None:
         """Put the limits where clients read them (OPC 10000-5, 6.3.2 and 6.3.11), in place of asyncua's 10 000."""

@@ -34,6 +34,10 @@ class Limits:
     """OpenSecureChannel requests per second and address (a burst of twice as many is free): each is an RSA
     decryption and a signature, some 3 ms of this process."""
 
+    activations_per_s: int = 5
+    """ActivateSession requests per second and application (eight times as many at once): each is RSA work, and
+    with a password a hash that is meant to be slow."""
+
     activation_s: float = 10.0
     """A connection without an activated session is closed after this long, each time it is without one."""
 
@@ -98,6 +102,9 @@ class Limits:
     queue_size: int = 100
     """Values queued for one monitored item; requests for more are revised to it."""
 
+    queued_bytes: int = 2_097_152
+    """Values queued in one subscription, about; over it each item keeps its newest only."""
+
     publishing_ms_min: float = 10.0
     publishing_ms_max: float = 60_000.0
     """Publishing interval, revised into these: asyncua takes 0 as "as fast as possible". At 10 ms one subscription
@@ -111,7 +118,7 @@ class Limits:
     """Values in one Publish answer; what is left is sent in the next ones."""
 
     unacknowledged: int = 16
-    """Answers kept for Republish, per subscription."""
+    """Answers kept for Republish, per subscription, and together no more than one message's bytes."""
 
     publish_requests: int = 32
     """Publish requests waiting on one session; past this the oldest is answered Bad_TooManyPublishRequests."""
@@ -125,11 +132,15 @@ class Limits:
     methods_per_call: int = 10
     """Operations of one request (OPC 10000-5, 6.3.11 OperationLimits, where clients read them)."""
 
-    references_per_node: int = 1_000
-    """References in one Browse answer and node; more are fetched with BrowseNext."""
+    path_elements: int = 2_000
+    """Steps of all browse paths of one request together: each looks at all references of a node."""
 
-    continuation_points: int = 10
-    """Open Browse answers of one session; the oldest is dropped for a new one."""
+    references_per_node: int = 1_000
+    references_per_answer: int = 4_000
+    """References in one Browse answer, by node and in all; more are fetched with BrowseNext."""
+
+    continuation_points: int = 100
+    """Open Browse answers of one session, as many as nodes in a request; those of older requests make room."""
 
     clock_ahead_s: float = 60.0
     clock_behind_s: float = 86_400.0

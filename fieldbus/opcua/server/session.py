@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,7 @@ class GuardedSession(InternalSession):  # type: ignore[misc]
         self.application_uri = application_uri
         self.thumbprint = thumbprint
         self.grant: Grant | None = None
-        self._points: OrderedDict[bytes, tuple[list[Any], int]] = OrderedDict()
+        self._points: dict[bytes, tuple[list[Any], int]] = {}
         self.external = True
         iserver.register_external_session(self)
 
@@ -153,18 +152,25 @@ class GuardedSession(InternalSession):  # type: ignore[misc]
         limits = self.iserver.guard
         self._count(params.NodesToBrowse, limits.nodes_per_browse)
         asked = params.RequestedMaxReferencesPerNode or limits.references_per_node
+        size = min(asked, limits.references_per_node, limits.references_per_answer // len(params.NodesToBrowse))
         results: list[Any] = self.iserver.view_service.browse(params)
+        older = list(self._points)
         for result in results:
-            self._cut(result, min(asked, limits.references_per_node))
+            self._cut(result, max(size, 1), older)
         return results
 
-    def _cut(self, result: Any, size: int) -> None:
+    def _cut(self, result: Any, size: int, older: list[bytes]) -> None:
+        """Leave ``size`` references and keep the rest; points of older requests make room for it."""
         rest = result.References[size:]
         if not rest:
             return
-        result.References = result.References[:size]
         if len(self._points) >= self.iserver.guard.continuation_points:
-            self._points.popitem(last=False)
+            if not older:
+                result.References = []
+                result.StatusCode = ua.StatusCode(Code.BadNoContinuationPoints)
+                return
+            del self._points[older.pop(0)]
+        result.References = result.References[:size]
         result.ContinuationPoint = secrets.token_bytes(16)
         self._points[result.ContinuationPoint] = (rest, size)
 
@@ -179,7 +185,7 @@ class GuardedSession(InternalSession):  # type: ignore[misc]
                 result.StatusCode = ua.StatusCode(Code.BadContinuationPointInvalid)
             elif not parameters.ReleaseContinuationPoints:
                 result.References = found[0]
-                self._cut(result, found[1])
+                self._cut(result, found[1], [])
             results.append(result)
         return results
 
@@ -188,6 +194,8 @@ class GuardedSession(InternalSession):  # type: ignore[misc]
         self._count(params, self.iserver.guard.nodes_per_translate)
         if any(not path.RelativePath.Elements for path in params):
             raise ServiceError(Code.BadNothingToDo)
+        if sum(len(path.RelativePath.Elements) for path in params) > self.iserver.guard.path_elements:
+            raise ServiceError(Code.BadTooManyOperations)
         results: list[Any] = await super().translate_browsepaths_to_nodeids(params)
         return results
 

@@ -57,31 +57,34 @@ class SignIn:
         self._gate = asyncio.Semaphore(PARALLEL_MAX)
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def check(self, name: str, password: bytearray, application: str) -> Grant:
-        """The grant of a right password, which is overwritten; ServiceError Bad_UserAccessDenied else.
+    async def check(self, name: str, password: Callable[[], bytearray], application: str) -> Grant:
+        """The grant of a right password; ServiceError Bad_UserAccessDenied, or what ``password`` raises, else.
+
+        ``password`` is asked for once it is this attempt's turn, as decrypting is work, too, and overwritten.
 
         One application's attempts go one after another, so that two at once are not two free guesses. The answer
         does not say whether the name, the password or the delay was the reason; the log names known users only, as
         a password is easily typed where the name belongs.
         """
-        try:
-            async with self._locks.setdefault(application, asyncio.Lock()):
-                known = name if self._book.user(name) is not None else "an unknown name"
-                wait = self._throttle.wait_s(name, application)
-                if wait > 0.0:
-                    _log.warning("sign-in of %s at %s comes %.1f s too early", known, application, wait)
-                    raise ServiceError(ua.StatusCodes.BadUserAccessDenied)
-                self._throttle.begin(name, application)
+        async with self._locks.setdefault(application, asyncio.Lock()):
+            known = name if self._book.user(name) is not None else "an unknown name"
+            wait = self._throttle.wait_s(name, application)
+            if wait > 0.0:
+                _log.warning("sign-in of %s at %s comes %.1f s too early", known, application, wait)
+                raise ServiceError(ua.StatusCodes.BadUserAccessDenied)
+            self._throttle.begin(name, application)
+            secret = password()
+            try:
                 # Shielded: who hangs up frees no place for one more hash beside the one that still runs.
-                user = await asyncio.shield(asyncio.ensure_future(self._verify(name, password)))
-                if user is None:
-                    _log.warning("refused to sign in %s at %s", known, application)
-                    raise ServiceError(ua.StatusCodes.BadUserAccessDenied)
-                self._throttle.succeeded(name, application)
-                _log.info("%s signed in at %s", name, application)
-                return Grant(name, user.salt)
-        finally:
-            erase(password)
+                user = await asyncio.shield(asyncio.ensure_future(self._verify(name, secret)))
+            finally:
+                erase(secret)
+            if user is None:
+                _log.warning("refused to sign in %s at %s", known, application)
+                raise ServiceError(ua.StatusCodes.BadUserAccessDenied)
+            self._throttle.succeeded(name, application)
+            _log.info("%s signed in at %s", name, application)
+            return Grant(name, user.salt)
 
     async def _verify(self, name: str, password: bytearray) -> User | None:
         try:
@@ -109,7 +112,8 @@ def password_of(token: Any, *, nonce: bytes, key: Any, policy_uri: str) -> bytea
             clear += decrypt(key, blob[start : start + block])
         (length,) = struct.unpack_from("<I", clear) if len(clear) >= 4 else (0,)
         size = length - len(nonce)
-        if not 0 <= size <= PASSWORD_BYTES_MAX or 4 + length != len(clear) or clear[4 + size :] != nonce:
+        end = 4 + length  # open62541 fills the last block with zeros
+        if not 0 <= size <= PASSWORD_BYTES_MAX or clear[4 + size : end] != nonce or any(clear[end:]):
             raise ServiceError(ua.StatusCodes.BadIdentityTokenInvalid)
         return clear[4 : 4 + size]
     except ValueError:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any
 
 from asyncua import ua
@@ -138,32 +137,36 @@ class GuardedSubscription(InternalSubscription):  # type: ignore[misc]
     def __init__(self, *args: Any, limits: Limits, **options: Any) -> None:
         super().__init__(*args, **options)
         self._limits = limits
-        self._more = False
+        self._queued = self._taken = 0
+        self._kept: dict[int, int] = {}
         self.monitored_item_srv: Any = GuardedItems(self, args[1])
 
     async def _enqueue_event(self, mid: int, eventdata: Any, size: int, queue: dict[int, list[Any]]) -> None:
         waiting = queue.setdefault(mid, [])
-        if len(waiting) >= max(size, 1):
-            waiting.pop(0)
-            # The oldest that is left carries the bit, as the discard-oldest policy wants; with a queue of one,
-            # where an overflow is the normal case, no bit is set (OPC 10000-4, 7.22.1).
-            if size > 1 and isinstance(waiting[0], ua.MonitoredItemNotification):
-                waiting[0].Value = _overflowed(waiting[0].Value)
+        most = max(size, 1) if self._queued <= self._limits.queued_bytes else 1
+        lost = len(waiting) >= most
+        while len(waiting) >= most:
+            self._queued -= _event_weight(waiting.pop(0))
         waiting.append(eventdata)
+        self._queued += _event_weight(eventdata)
+        # The oldest that is left carries the bit, as the discard-oldest policy wants; with a queue of one, where an
+        # overflow is the normal case, no bit is set (OPC 10000-4, 7.22.1).
+        if lost and size > 1 and isinstance(waiting[0], ua.MonitoredItemNotification):
+            waiting[0].Value = _overflowed(waiting[0].Value)
         await self._trigger_publish()
 
     def _pop_triggered_datachanges(self, result: Any) -> None:
-        taken = self._take(self._triggered_datachanges, lambda event: weight(event.Value))
+        taken = self._take(self._triggered_datachanges)
         if taken:
             result.NotificationMessage.NotificationData.append(ua.DataChangeNotification(MonitoredItems=taken))
 
     def _pop_triggered_events(self, result: Any) -> None:
-        taken = self._take(self._triggered_events, lambda event: sum(weight(field) for field in event.EventFields))
+        taken = self._take(self._triggered_events)
         if taken:
             result.NotificationMessage.NotificationData.append(ua.EventNotificationList(Events=taken))
 
-    def _take(self, queue: dict[int, list[Any]], weigh: Callable[[Any], int]) -> list[Any]:
-        """Events up to half a message or the count allowed, at least one, in the order of the items."""
+    def _take(self, queue: dict[int, list[Any]]) -> list[Any]:
+        """Events up to a quarter of a message or the count allowed, at least one, in the order of the items."""
         taken: list[Any] = []
         room = self._limits.message_bytes // 4
         while queue and len(taken) < self._limits.notifications_per_publish and room > 0:
@@ -172,11 +175,22 @@ class GuardedSubscription(InternalSubscription):  # type: ignore[misc]
             if not queue[mid]:
                 del queue[mid]
             taken.append(event)
-            room -= weigh(event)
+            room -= _event_weight(event)
+        size = sum(map(_event_weight, taken))
+        self._queued -= size
+        self._taken += size
         return taken
 
     def _pop_publish_result(self) -> Any:
+        self._taken = 0
         result = super()._pop_publish_result()
+        kept = self._not_acknowledged_results
+        self._kept[result.NotificationMessage.SequenceNumber] = self._taken
+        self._kept = {number: size for number, size in self._kept.items() if number in kept}
+        while len(kept) > 1 and sum(self._kept.values()) > self._limits.message_bytes:
+            oldest = next(iter(kept))
+            del kept[oldest], self._kept[oldest]
+        result.AvailableSequenceNumbers = list(kept)
         result.MoreNotifications = bool(
             self._publishing_enabled and (self._triggered_datachanges or self._triggered_events)
         )
@@ -188,6 +202,12 @@ class GuardedSubscription(InternalSubscription):  # type: ignore[misc]
         if kept is None:
             raise ServiceError(ua.StatusCodes.BadMessageNotAvailable)
         return kept.NotificationMessage
+
+
+def _event_weight(event: Any) -> int:
+    if isinstance(event, ua.MonitoredItemNotification):
+        return weight(event.Value)
+    return sum(weight(field) for field in event.EventFields)
 
 
 def _overflowed(value: Any) -> Any:

@@ -216,7 +216,8 @@ class SubscribedStation:
 
     def _claim(self) -> Finding | None:
         """The finding that the server's revised intervals cannot keep the deployment's claim."""
-        return next((finding for finding in self._client.findings if finding.code == LATENCY_CLAIM), None)
+        findings = () if self._subscription is None else self._subscription.findings
+        return next((finding for finding in findings if finding.code == LATENCY_CLAIM), None)
 
     def _days_left(self) -> dict[str, int]:
         """Days that each certificate has, the client's and the server's."""

@@ -212,7 +212,7 @@ class VendorPort:
         try:
             found = await self._wire.standstill()
         except FieldbusError as error:
-            found = f"{error.code}: {error.found}"
+            found = f"does not tell its mode ({error.code}: {error.found})"
             self.faults[error.code] += 1
         if found != self.standstill:
             log.warning("the PLC %s", found or "runs")

@@ -254,6 +254,10 @@ def test_key_file(tmp_path: Path) -> None:
     entry = {"policy": "aes128-ctr", "token": 7, "key": "00" * 52}
     (ring,) = parse_keys(json.dumps([entry]).encode())
     assert ring.token_ids == (7,)
+    text = "sits-pubsub-keys 1\ngroup mill\npolicy PubSub-Aes128-CTR\n" + f"key 7 {'00' * 52}\nkey 8 {'01' * 52}\n"
+    assert [ring.token_ids for ring in parse_keys(text.encode())] == [(7,), (8,)]
+    with pytest.raises(FieldbusError, match="key-file"):
+        parse_keys(text.encode()[:-1])
     wrong = [b"{}", b"[1]", b"no", json.dumps([{**entry, "policy": "x"}]).encode(), json.dumps([{**entry, "key": "x"}])]
     for data in wrong:
         with pytest.raises(CaptureError, match="capture-keys"):

@@ -32,7 +32,7 @@ async def test_clock_skew_at_token_renewal(wild: Wild, make_wild_client: MakeCli
         for skew in ("skew 7200", "skew 0"):
             assert [item.good for item in await subscription.get(10.0)] == [True]
             await asyncio.to_thread(wild.do, skew)
-        assert (client._client.renewals_total, client.connects_total) == (2, 1)
+        assert (client._connection.client.renewals_total, client.connects_total) == (2, 1)
 
 
 def acknowledge(receive_buffer: int) -> bytes:
@@ -95,7 +95,7 @@ async def test_an_endless_message_is_not_kept() -> None:
 
 async def test_a_server_cannot_lift_our_limits(wild: Wild, make_wild_client: MakeClient) -> None:
     async with make_wild_client(wild) as client:
-        limits = client._client.uaclient.protocol._connection._limits
+        limits = client._connection.client.uaclient.protocol._connection._limits
         assert (limits.max_recv_buffer, limits.max_message_size) == (CHUNK_BYTES_MAX, MESSAGE_BYTES_MAX)
 
 
@@ -107,7 +107,7 @@ async def test_the_policy_is_the_chosen_one(
     wild: Wild, make_wild_client: MakeClient, choice: PolicyChoice, uri: str
 ) -> None:
     async with make_wild_client(wild, policy=choice) as client:
-        assert uri == client._client.security_policy.URI
+        assert uri == client._connection.client.security_policy.URI
         assert (await client.read_many(["gap"]))[0].good
 
 

@@ -135,7 +135,7 @@ async def test_the_server_refuses_an_expired_certificate_even_if_listed(
     expired = create_identity(tmp_path, "old", application_uri="urn:tests:old", not_before=old, days=1)
     TrustList(own_plc.folder / "trusted").add(expired.certificate)
     own_plc.start()
-    monkeypatch.setattr("fieldbus.opcua.client.check_validity", lambda *_, **__: None)
+    monkeypatch.setattr("fieldbus.opcua.connection.check_validity", lambda *_, **__: None)
     assert (await refusal(make_client(own_plc, identity=expired))).code == "certificate-expired"
 
 
@@ -216,7 +216,7 @@ async def test_after_a_restart_nodes_are_resolved_anew_and_subscriptions_go_on(
         subscription = await client.subscribe(["gap"], SubscriptionOptions(publishing_ms=20.0))
         (first,) = await subscription.get(10.0)
         await client.write_many({"gap": 2.0})
-        old_node = client._nodes["gap"].node_id
+        old_node = client._connection.nodes["gap"].node_id
         await asyncio.to_thread(own_plc.stop, kill=kill)
         await until_lost(client)
         with pytest.raises(OpcUaError) as caught:
@@ -226,7 +226,7 @@ async def test_after_a_restart_nodes_are_resolved_anew_and_subscriptions_go_on(
         assert await client.wait_connected(40.0)
         assert client.connects_total == 2
         assert client.last_error is None
-        assert client._nodes["gap"].node_id != old_node
+        assert client._connection.nodes["gap"].node_id != old_node
         assert (await client.write_many({"gap": 4.0}))[0].good
         assert (await client.read_many(["gap"]))[0].value == 4.0
         seen = [first.value]

@@ -58,7 +58,7 @@ async def test_node_opcua_turns_1_ms_into_50_and_that_breaks_the_claim(
 ) -> None:
     options = SubscriptionOptions(publishing_ms=1, sampling_ms=1, latency_ms_max=20)
     async with make_wild_client(node_opcua, policy=PolicyChoice.STRONGEST) as client:
-        assert client._client.security_policy.URI.endswith("Aes256_Sha256_RsaPss")
+        assert client._connection.client.security_policy.URI.endswith("Aes256_Sha256_RsaPss")
         subscription = await client.subscribe(["gap"], options)
         assert subscription.revisions.publishing_ms == 50.0
         texts = {item.code: item.text for item in client.findings}
@@ -105,7 +105,7 @@ async def test_node_opcua_with_a_user_short_tokens_and_a_cut_connection(
         subscription = await client.subscribe(["gap"], SubscriptionOptions(publishing_ms=50))
         value = 100.0
         async with asyncio.timeout(30):
-            while client._client.renewals_total < 1:
+            while client._connection.client.renewals_total < 1:
                 value += 1.0
                 await asyncio.to_thread(node_opcua.do, f"write Gap {value}")
                 await until(subscription, "gap", value)
@@ -138,7 +138,7 @@ async def test_open62541_as_server(plant: dict[str, Identity], make_wild_client:
         async with make_wild_client(
             here, tags=OPEN62541_TAGS, policy=PolicyChoice.STRONGEST, reconnect=WATCHFUL, token_lifetime_s=1.0
         ) as client:
-            assert client._client.security_policy.URI.endswith("Aes256_Sha256_RsaPss")
+            assert client._connection.client.security_policy.URI.endswith("Aes256_Sha256_RsaPss")
             subscription = await client.subscribe(
                 list(OPEN62541_TAGS), SubscriptionOptions(publishing_ms=1, sampling_ms=1, items=items, latency_ms_max=5)
             )
@@ -154,7 +154,7 @@ async def test_open62541_as_server(plant: dict[str, Identity], make_wild_client:
             await until(subscription, "on", True)
             value = 100.0
             async with asyncio.timeout(30):
-                while client._client.renewals_total < 1:
+                while client._connection.client.renewals_total < 1:
                     value += 1.0
                     await asyncio.to_thread(peer.tell, f"set force {value}")
                     await until(subscription, "force", value)

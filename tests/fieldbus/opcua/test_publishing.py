@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fieldbus.opcua import (
     Deadband,
     DeadbandKind,
+    Identity,
     ItemOptions,
     ItemRevision,
     OpcUaError,
@@ -26,6 +27,7 @@ from fieldbus.opcua.findings import judge, named
 from fieldbus.opcua.nodes import absent_nodes
 from fieldbus.opcua.publishing import FAULTS_MAX, REPUBLISH_MAX, SEQUENCE_MAX, Publisher, PublisherCounts, Sequence
 from fieldbus.opcua.subscription import ValueSubscription
+from tests.fieldbus.opcua.support import MakeClient
 
 
 def run(sequence: Sequence, number: int, *, keep_alive: bool = False) -> int | None:
@@ -219,3 +221,29 @@ def test_an_index_range_is_refused_by_name_and_a_node_called_so_is_not() -> None
         error = absent_nodes({"profile": path, "gap": "Mill/Gap"}, "urn:x")
         assert (error.code, path in error.found, "Gap" in error.found) == ("index-range", True, False)
     assert absent_nodes({"element": "Mill/Profile/[2]"}, "urn:x").code == "node-missing"  # S7-1500 calls nodes so
+
+
+async def test_a_server_that_drops_every_new_connection_is_asked_more_and_more_rarely(
+    plant: dict[str, Identity], make_wild_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    async def dropped(target: Any, identity: Any, subscriptions: Any) -> Any:
+        lost = asyncio.Event()
+        lost.set()
+        return SimpleNamespace(lost=lost, nodes=dict.fromkeys(target.tags), close=lambda _: sleep(0))
+
+    monkeypatch.setattr("fieldbus.opcua.client.open_connection", dropped)
+    monkeypatch.setattr("fieldbus.opcua.client.asyncio.sleep", note)
+    monkeypatch.setattr("fieldbus.opcua.client.random.uniform", lambda low, high: high)
+    client = make_wild_client(SimpleNamespace(url="opc.tcp://127.0.0.1:1/"), reconnect=ReconnectPolicy(0.5, 3.0))
+    await client.connect()
+    while len(waits) < 6:
+        await sleep(0)
+    await client.close()
+    assert waits[:6] == [0.0, 0.5, 1.0, 2.0, 3.0, 3.0]

@@ -101,3 +101,16 @@ def test_an_answer_that_is_no_scalar_is_bad(value: Any) -> None:
 def test_status_codes_have_names_and_unknown_ones_their_number() -> None:
     assert status_error(ua.StatusCodes.BadNodeIdUnknown, doing="x").code == "node-missing"
     assert status_error(ua.StatusCodes.BadSensorFailure, doing="x").code == "status-0x808c0000"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_an_answer_that_is_no_number_is_bad_whatever_the_server_says_of_it(value: float) -> None:
+    result = from_data_value("t", ua.DataValue(ua.Variant(value, ua.VariantType.Double)))
+    assert (result.value, result.status) == (None, ua.StatusCodes.BadOutOfRange)
+
+
+def test_a_text_that_is_longer_than_any_process_value_is_bad() -> None:
+    for value in ("x" * 65_536, b"x" * 65_536):
+        assert from_data_value("t", ua.DataValue(ua.Variant(value))).value == value
+        longer = from_data_value("t", ua.DataValue(ua.Variant(value + value[:1])))
+        assert (longer.value, longer.status) == (None, ua.StatusCodes.BadEncodingLimitsExceeded)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fieldbus.uadp import (
@@ -27,7 +27,7 @@ from fieldbus.uadp import (
 from fieldbus.uadp.keyfile import FILE_BYTES_MAX, format_key_file
 from fieldbus.uadp.keys import TOKENS_MAX
 from tests.fieldbus.uadp.keys import key_data
-from tests.fieldbus.uadp.strategies import patient
+from tests.fieldbus.uadp.strategies import PATIENT, patient
 
 POLICY = SecurityPolicy.AES128_CTR
 S = 1_000_000_000
@@ -201,6 +201,39 @@ def test_keys_end_by_the_clock(path: Path) -> None:
     write_key_file(path, contents(9, 1, ends_in_s=300))
     assert [event.code for event in keys.poll(NOW + 162 * S)] == ["keys-read"]
     assert (keys.ring.token_ids, keys.summary()["problem"]) == ((9,), None)
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 40), st.none() | st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 60))),
+    max_size=12,
+)
+
+
+@settings(max_examples=20, **PATIENT)
+@given(STEPS)
+def test_a_dropped_key_stays_away_and_the_current_one_is_there_whatever_files_come(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, tuple[int, int, int] | None]]
+) -> None:
+    path, now, gone = tmp_path_factory.mktemp("keys") / "mill.keys", NOW, set[int]()
+    newest = 0
+    write_key_file(path, contents(3, 2, ends_in_s=30, lifetime_s=30))
+    keys = keeper(path, overlap_s=5.0)
+    for seconds, file in steps:
+        now += seconds * S
+        if file is not None:
+            first, count, left_s = file
+            made = contents(first, count, ends_in_s=(now - NOW) // S + left_s, lifetime_s=60)
+            write_key_file(path, made)
+        before = set(keys.ring.token_ids)
+        used = max([token for token in before if token <= (keys.current or 0)], default=0)
+        keys.poll(now, used_token=used)
+        held = set(keys.ring.token_ids)
+        gone |= before - held
+        assert not held & gone
+        assert keys.expired == (not held)
+        newest = max(newest, used)
+        if keys.current is not None and keys.current >= newest and all(keys.current > token for token in gone):
+            assert keys.current in held
 
 
 @pytest.mark.parametrize(

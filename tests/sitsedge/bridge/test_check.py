@@ -16,8 +16,8 @@ from sitsedge.bridge.checks import StationReport, check_stations
 from sitsedge.bridge.config import BridgeConfig
 from sitsedge.cli.main import app
 from tests.fieldbus.fake_plc import running
+from tests.sitsedge.bridge.controllers import LAYOUT, STOP, logix, logix_station, s7_cpu, s7_station, stamp
 from tests.sitsedge.bridge.support import Bridge, Source, free_port, server_station
-from tests.sitsedge.bridge.test_vendor import LAYOUT, STOP, logix, logix_station, s7_cpu, s7_station, stamp
 from tests.sitsedge.config.test_sources import GOOD
 
 

@@ -8,17 +8,19 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from fieldbus.opcua import CertificateError, ReadResult, ValueSubscription
+from fieldbus.uadp import DataSetSample
 from sitsedge.bridge.app import BridgeApp
 from sitsedge.bridge.config import BridgeConfig
 from sitsedge.bridge.main import main
 from sitsedge.bridge.sample import BAD_GONE
 from sitsedge.bridge.stations.opcua import BAD_NODE_UNKNOWN
 from sitsedge.config import load_model
-from tests.sitsedge.bridge.support import Bridge, MakeBridge, Source
+from tests.sitsedge.bridge.support import Bridge, MakeBridge, Source, server_station
 
 BAD_SENSOR = 0x808C_0000
 UNCERTAIN = 0x4090_0000
@@ -266,3 +268,41 @@ def test_a_counter_that_is_no_field_triggers_and_is_not_sent(source: Source, mak
     assert [s.t_source_ns for s in samples] == [t + k * US for k in range(1, 4)]
     bridge.wait(lambda s: s["dropped"].get("bad-trigger") == 1)
     assert bridge.quiet()
+
+
+@pytest.mark.slow
+def test_two_servers_make_one_dataset_and_the_loss_of_one_is_seen_at_once(
+    source: Source, own_source: Source, folder: Path
+) -> None:
+    own_source.start(("d",))
+    aux = {**server_station(own_source.port, ("d",)), "name": "aux"}
+    bridge = Bridge(folder, server_station(source.port), aux)
+    bridge.config |= {"skew_ms_max": 100, "order": ["a", "d", "b", "c"]}
+
+    rows = iter(range(2_000))
+
+    def until(d: float | None) -> DataSetSample:
+        for k in rows:
+            source.write(now_ns(), a=1.0 + k, b=2.0 + k, c=3.0 + k)  # a server does not repeat what stayed the same
+            [sample] = bridge.samples(1)
+            assert sample.values[0::2] == (1.0 + k, 2.0 + k), "the other station holds up nothing"
+            if sample.values[1] == d:
+                return sample
+        raise AssertionError(bridge.snapshot())
+
+    try:
+        bridge.start()
+        bridge.running()
+        own_source.write(now_ns() - 3 * S, d=7.0)
+        assert until(7.0).good, "unchanged for longer than the skew, and still what the server says"
+        own_source.stop(kill=True)
+        assert until(None).field_status[1] == BAD_GONE
+        stations = bridge.wait(lambda s: s["state"] == "degraded")["stations"]
+        assert [station["state"] for station in stations] == ["running", "connecting"]
+        own_source.start(("d",))
+        bridge.running()
+        own_source.write(now_ns(), d=8.0)
+        assert until(8.0).good
+        assert bridge.stop()[0] == 0
+    finally:
+        bridge.close()

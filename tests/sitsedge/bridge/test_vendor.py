@@ -1,4 +1,4 @@
-"""The bridge process against controllers in memory behind real sockets: polls, faults, several stations at once."""
+"""The bridge against controllers in memory behind real sockets: polls, faults, several stations at once."""
 
 from __future__ import annotations
 
@@ -10,76 +10,84 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fieldbus.capture import Protocol
-from fieldbus.s7.values import DataType, TypeSpec, encode_value
+from fieldbus.s7.errors import S7Error
 from fieldbus.sample import BAD_NOT_FOUND, BAD_OUT_OF_SERVICE, BAD_TYPE_MISMATCH
 from fieldbus.uadp import DataSetSample
+from sitsedge.bridge.app import BridgeApp
 from sitsedge.bridge.combine import BAD_NO_DATA
+from sitsedge.bridge.config import BridgeConfig
 from sitsedge.bridge.sample import BAD_GONE
-from tests.fieldbus.fake_plc import FakePlc, running
-from tests.fieldbus.vendor_cpus import LogixController, MelsecCpu, S7Cpu
+from sitsedge.config import load_model
+from tests.fieldbus.fake_plc import running
+from tests.fieldbus.vendor_cpus import MelsecCpu
+from tests.sitsedge.bridge.controllers import (
+    LAYOUT,
+    RUN,
+    STOP,
+    logix,
+    logix_station,
+    s7_cpu,
+    s7_station,
+    stamp,
+    station,
+)
 from tests.sitsedge.bridge.support import Bridge
 
-LAYOUT = """<Document><SW.Blocks.GlobalDB ID="0"><AttributeList><Interface>
-<Sections xmlns="http://www.siemens.com/automation/Openness/SW/Interface/v5"><Section Name="Static">
-<Member Name="Temperature" Datatype="Real"/><Member Name="Speed" Datatype="Int"/>
-<Member Name="Running" Datatype="Bool"/><Member Name="Stamp" Datatype="DTL"/></Section></Sections></Interface>
-<MemoryLayout>Standard</MemoryLayout><Name>State</Name><Number>1</Number></AttributeList>
-</SW.Blocks.GlobalDB></Document>"""
-RUN, STOP = 0x48, 0x84
-SAMPLES_MAX = 2_000
+WAIT_S = 60.0
 Sees = Callable[[DataSetSample], bool]
 
 
 class Rig:
-    """A bridge's process and what it sends, asked from the loop that the controllers live in."""
+    """A bridge and what it sends, asked from the loop that the controllers live in. ``app`` None: it is a process."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: Bridge, app: BridgeApp | None) -> None:
         self.bridge = bridge
+        self.app = app
 
     async def until(self, sees: Sees) -> DataSetSample:
         """The first of the next samples that fits."""
-        for _ in range(SAMPLES_MAX):
-            [sample] = await asyncio.to_thread(self.bridge.samples, 1)
-            if sees(sample):
-                return sample
-        raise AssertionError(self.bridge.snapshot())
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                for sample in await asyncio.to_thread(self.bridge.samples, 1):
+                    if sees(sample):
+                        return sample
 
     async def wait(self, what: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        return await asyncio.to_thread(self.bridge.wait, what)
+        if self.app is None:
+            return await asyncio.to_thread(self.bridge.wait, what)
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                status = {**self.app.status(), "state": self.app.state}
+                if len(status["stations"]) == 1:
+                    status = {**status["stations"][0], **status}
+                if what(status):
+                    return status
+                await asyncio.sleep(0.01)
 
 
 @contextlib.asynccontextmanager
-async def bridged(folder: Path, *stations: dict[str, Any], **more: object) -> AsyncIterator[Rig]:
+async def bridged(folder: Path, *stations: dict[str, Any], process: bool = False, **more: object) -> AsyncIterator[Rig]:
+    """The bridge over ``stations``, as the process it is or as a task of this loop."""
     (folder / "state.xml").write_text(LAYOUT, encoding="utf-8")
     bridge = Bridge(folder, *stations)
     bridge.config |= {"source_age_ms_max": 1000, "poll_ms": 20, **more}
     try:
-        bridge.start()
-        yield Rig(bridge)
-        assert (await asyncio.to_thread(bridge.stop))[0] == 0
+        if process:
+            bridge.start()
+            yield Rig(bridge, None)
+            assert (await asyncio.to_thread(bridge.stop))[0] == 0
+        else:
+            path = bridge.write_config()
+            app = BridgeApp(load_model(path, BridgeConfig), path.parent)
+            running_app = asyncio.create_task(app.run())
+            yield Rig(bridge, app)
+            app.stop()
+            await running_app
     finally:
         bridge.close()
-
-
-def s7_cpu() -> S7Cpu:
-    cpu = S7Cpu()
-    cpu.block[:7] = struct.pack(">fhB", 72.5, 1480, 1)
-    return cpu
-
-
-def s7_station(plc: FakePlc, **more: object) -> dict[str, Any]:
-    tags = [
-        {"name": "temperature", "unit": "°C", "path": "Temperature"},
-        {"name": "speed", "unit": "rpm", "path": "Speed"},
-        {"name": "running", "unit": "1", "path": "Running"},
-    ]
-    return station("s7", plc, tags, layouts=[{"file": "state.xml"}], **more)
-
-
-def station(protocol: str, plc: FakePlc, tags: list[dict[str, Any]], **more: object) -> dict[str, Any]:
-    common = {"name": protocol, "protocol": protocol, "host": "127.0.0.1", "port": plc.port, "reconnect_ms_max": 100}
-    return {**common, "tags": tags, **more}
 
 
 def good(sample: DataSetSample) -> bool:
@@ -96,7 +104,7 @@ def _is_number(value: object) -> bool:
 
 async def test_s7_block_unplugged_stopped_and_back(tmp_path: Path) -> None:
     cpu = s7_cpu()
-    async with running(Protocol.S7, cpu.answer) as plc, bridged(tmp_path, s7_station(plc)) as rig:
+    async with running(Protocol.S7, cpu.answer) as plc, bridged(tmp_path, s7_station(plc), process=True) as rig:
         before = time.time_ns()
         sample = await rig.until(good)
         assert sample.values == (72.5, 1480.0, 1.0)
@@ -115,17 +123,13 @@ async def test_s7_block_unplugged_stopped_and_back(tmp_path: Path) -> None:
         assert (snapshot["bad_tags"], snapshot["connects"]) == ({}, 2)
 
 
-def stamp(cpu: S7Cpu, t_ns: int) -> None:
-    cpu.block[8:20] = encode_value(TypeSpec(DataType.DTL), t_ns)
-
-
 async def test_the_blocks_own_time_is_the_source_time_and_one_that_stands_still_is_said(tmp_path: Path) -> None:
     cpu = s7_cpu()
     moment = time.time_ns() // 100 * 100 - 5_000_000
     stamp(cpu, moment)
     async with running(Protocol.S7, cpu.answer) as plc:
         block = s7_station(plc, time_member="Stamp", zone="UTC")
-        async with bridged(tmp_path, block, source_age_ms_max=8_000) as rig:
+        async with bridged(tmp_path, block, source_age_ms_max=600_000) as rig:
             assert (await rig.until(good)).t_source_ns == moment
             assert await asyncio.to_thread(rig.bridge.quiet), "the same time is the same sample"
             stamp(cpu, moment - 3_600 * 10**9)  # the clock is put back, or runs in another zone
@@ -137,18 +141,6 @@ async def test_the_blocks_own_time_is_the_source_time_and_one_that_stands_still_
             moment = time.time_ns() // 100 * 100
             stamp(cpu, moment)
             assert (await rig.until(good)).t_source_ns == moment
-
-
-def logix() -> LogixController:
-    return LogixController({"Temp": b"\xca\0" + struct.pack("<f", 21.5), "Ready": b"\xc1\0\xff"})
-
-
-def logix_station(plc: FakePlc, **more: object) -> dict[str, Any]:
-    tags = [
-        {"name": "oven", "unit": "°C", "path": "Temp", "type": "REAL"},
-        {"name": "ready", "unit": "1", "path": "Ready", "type": "BOOL"},
-    ]
-    return station("cip", plc, tags, **more)
 
 
 async def test_a_download_that_changes_a_tag_makes_it_bad_and_no_other(tmp_path: Path) -> None:
@@ -209,14 +201,14 @@ async def test_a_late_reply_meets_no_other_request_and_an_old_value_no_sample(tm
         assert sample.values == (80.0, 1480.0, 1.0)
 
 
-async def test_keys_that_a_protocol_refuses_end_the_bridge_before_anything_is_opened(tmp_path: Path) -> None:
+async def test_keys_that_a_protocol_refuses_are_refused_before_anything_is_opened(tmp_path: Path) -> None:
     (tmp_path / "state.xml").write_text(LAYOUT, encoding="utf-8")
     async with running(Protocol.S7, s7_cpu().answer) as plc:
         wrong = s7_station(plc)
         wrong["tags"][0]["path"] = "Spede"
         bridge = Bridge(tmp_path, wrong)
-        bridge.start()
-        code, errors = await asyncio.to_thread(bridge.ended)
+        path = bridge.write_config()
+        with pytest.raises(S7Error, match="member-unknown"):
+            BridgeApp(load_model(path, BridgeConfig), path.parent)
         bridge.close()
-        assert (code, plc.connections) == (2, 0)
-        assert "member-unknown" in errors
+        assert plc.connections == 0

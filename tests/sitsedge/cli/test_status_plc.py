@@ -38,4 +38,4 @@ def test_the_plc_is_named_with_what_is_wrong(data: dict[str, Any], words: tuple[
     console.print(status.render(state))
     text = console.export_text()
     assert all(word in text for word in words)
-    assert ("PLC" in text) is bool(words)
+    assert ("in AUTO" in text or "in MAN" in text) is bool(words)

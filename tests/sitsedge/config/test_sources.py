@@ -89,7 +89,7 @@ RULES = {
     "tsap-and-slot": ("host: 192.0.2.7", "host: 192.0.2.7\n      slot: 2\n      tsap: '0301'", 14, "either 'tsap'"),
     "device-unknown": ("device: D100", "device: QQ100", 30, "device-name"),
     "device-radix": ("device: D100", "device: D1F", 30, "device-radix"),
-    "bit-without-word": ("device: M3", "device: D3", 31, "a bit device without 'type'"),
+    "bit-without-word": ("device: M3", "device: D3", 31, "a 'type' for a word device"),
     "bit-unit": ('"1", device', "mm, device", 31, "a bit is 1 or 0"),
     "route-odd": ("[1, 0]", "[1]", 35, "pairs of a port"),
     "cip-type": ("type: REAL", "type: STRING", 38, "a number"),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 
 import pytest
 
-from fieldbus.uadp import BuiltinType, FieldEncoding, PublisherId, PublisherIdType
+from fieldbus.net import ReceivedFrame
+from fieldbus.uadp import BuiltinType, FieldEncoding, LayoutWriter, PublisherId, PublisherIdType
 from sitsedge.config import ConfigError, Deployment, load_deployment
 from sitsedge.config.uadp import MessageForm
-from sitsedge.loop.ingest import layout_of
+from sitsedge.loop.ingest import Ingest, layout_of
 from tests.sitsedge.conftest import replace
 
 SECURITY = "security: {mode: sign, policy: PubSub-Aes128-CTR, group: mill, keys: mill.keys}"
@@ -52,6 +55,14 @@ def test_refused(mill: Path, rule: str) -> None:
         changed(mill, *REFUSED[rule])
 
 
+@pytest.mark.parametrize("field", ["{name: roll_force_dev, type: string, unused: true}", "{name: x, unused: true}"])
+def test_a_name_twice_and_an_unused_field_without_its_type_are_refused(mill: Path, field: str) -> None:
+    text = mill.read_text(encoding="utf-8")
+    mill.write_text(text.replace("    - {name: entry_th", f"    - {field}\n    - {{name: entry_th"), encoding="utf-8")
+    with pytest.raises(ConfigError):
+        changed(mill)
+
+
 @pytest.mark.parametrize(
     "publisher", ["{type: byte, value: 256}", "{type: uint32, value: four}", "{type: string, value: 4}", "70000", "{}"]
 )
@@ -85,6 +96,31 @@ def test_the_form_of_the_messages_is_that_of_the_layout(mill: Path) -> None:
     assert (layout.encoding, layout.config_version, layout.group_version) == (FieldEncoding.RAW, (3, 4), 9)
     assert layout.fixed
     assert layout.receive_time
+
+
+def test_fields_that_are_no_inputs_and_inputs_in_another_order(mill: Path) -> None:
+    original = mill.read_text(encoding="utf-8")
+    extra = "- {name: state, type: string, unused: true}"
+    mill.write_text(original.replace("    - {name: entry_th", f"    {extra}\n    - {{name: entry_th"), encoding="utf-8")
+    names = re.findall(r"- {name: (\w+), unit", original)
+    turned = ", ".join(reversed(names))
+    deployment = changed(mill, f"order: [{turned}]")
+    assert list(deployment.field_names) == names[::-1]
+    assert next(iter(deployment.source.dataset())).key == f"source.fields.{len(names)}"
+    layout = layout_of(deployment)
+    assert layout.fields[0] == ("state", BuiltinType.STRING)
+    writer = LayoutWriter(layout)
+    data = writer.write(t_source_ns=time.time_ns(), values=("rolling", *map(float, range(len(names)))))
+    sample = Ingest(deployment).decode(ReceivedFrame(data, time.time_ns(), "kernel", 0, ("127.0.0.1", 1)))
+    assert sample.values == tuple(map(float, reversed(range(len(names)))))
+    bad = writer.write(
+        t_source_ns=time.time_ns(), values=(None, *sample.values), field_status=(0x8000_0000, *[0] * len(names))
+    )
+    assert not Ingest(deployment).decode(ReceivedFrame(bad, time.time_ns(), "kernel", 0, ("127.0.0.1", 1))).good
+    for lines in (("order: [state]",), (f"order: [{turned}, {names[0]}]",)):
+        mill.write_text(original, encoding="utf-8")
+        with pytest.raises(ConfigError, match="order"):
+            changed(mill, *lines)
 
 
 def test_nothing_said_is_an_ordinary_message(mill: Path) -> None:

@@ -229,6 +229,7 @@ def test_a_program_that_reads_while_bytes_arrive_takes_whole_commands_or_none(
         assert filled[number] == value
     numbers = [number for number, _ in program.taken]
     assert len(set(numbers)) == len(numbers), "no command is taken twice"
+    assert [values for _, values in program.taken] == sorted(values for _, values in program.taken), "nor an older one"
     if not faults:
         assert program.taken[-1][1] == (float(writes),)
 

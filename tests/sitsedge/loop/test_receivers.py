@@ -97,5 +97,5 @@ def test_a_source_on_ethernet_is_checked(changes: dict[str, object]) -> None:
 def test_the_simulated_plant_and_a_source_on_ethernet_do_not_go_together() -> None:
     loaded = load_deployment(EXAMPLE)
     given = {**loaded.model_dump(), "source": ethernet().model_dump()}
-    with pytest.raises(ValidationError, match="no 'simulation' with a source on Ethernet"):
+    with pytest.raises(ValidationError, match="only with a 'uadp-udp' source"):
         Deployment.model_validate(given)

@@ -94,6 +94,9 @@ def test_every_refusal_has_its_own_name(rig: Rig) -> None:
     assert rig.code(signed) == "frame-security-mode"
     assert rig.code(rig.frame(rig.publisher(9))) == "frame-token-unknown"
     assert rig.code(rig.frame()[:-1] + b"\0") == "frame-signature"
+    before = rig.ingest.delta_e.figures()
+    assert rig.code(plain) == "frame-unsecured"
+    assert rig.ingest.delta_e.figures() == before  # forgeries do not choose what is measured
     assert rig.code(b"") == "frame"
 
 

@@ -101,17 +101,17 @@ def bench(listening: Bench) -> Bench:
 async def raw_write(client: SecureClient, key: str, variant: ua.Variant, **fields: Any) -> None:
     """A Write call that a well-meaning client would not make."""
     item = ua.WriteValue()
-    item.NodeId = client._nodes[key].node_id
+    item.NodeId = client._connection.nodes[key].node_id
     item.AttributeId = fields.pop("attribute", ua.AttributeIds.Value)
     item.IndexRange = fields.pop("index_range", None)
     item.Value = ua.DataValue(variant, **fields)
     good = ua.WriteValue()
-    good.NodeId = client._nodes["Request/Sequence"].node_id
+    good.NodeId = client._connection.nodes["Request/Sequence"].node_id
     good.AttributeId = ua.AttributeIds.Value
     good.Value = ua.DataValue(ua.Variant(99, ua.VariantType.UInt64))
     params = ua.WriteParameters()
     params.NodesToWrite = [good, item]
-    await client._client.uaclient.session.write(params)
+    await client._connection.client.uaclient.session.write(params)
 
 
 REQUEST = {
@@ -130,7 +130,7 @@ async def test_one_write_call_becomes_one_image(bench: Bench) -> None:
 async def test_node_types_are_those_of_the_table(bench: Bench) -> None:
     async with bench.client("watcher") as watcher:
         for spec in NODES:
-            assert watcher._nodes[spec.key].variant_type is spec.type
+            assert watcher._connection.nodes[spec.key].variant_type is spec.type
         results = await watcher.read_many([spec.key for spec in NODES])
         assert [type(result.value) for result in results] == [type(spec.initial) for spec in NODES]
 

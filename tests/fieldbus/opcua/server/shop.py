@@ -35,6 +35,7 @@ LIMITS = Limits(
     pending_per_address=100,
     connections_per_s=1_000,
     handshakes_per_s=1_000,
+    activations_per_s=1_000,
     activation_s=30.0,
     chunk_s=1.0,
     message_s=1.0,

@@ -63,8 +63,8 @@ async def test_a_live_session_cannot_be_taken_over_from_an_unsecured_channel(
 ) -> None:
     """asyncua 2.1 attaches the session a token names before it checks who asks; tokens are small numbers."""
     async with make_client(shared_plc) as victim:
-        token = victim._client.uaclient.session.authentication_token
-        gap = victim._nodes["gap"].node_id
+        token = victim._connection.client.uaclient.session.authentication_token
+        gap = victim._connection.nodes["gap"].node_id
         await victim.write_many({"gap": 1.0})
         attacker = Client(shared_plc.url, timeout=1)
         await attacker.connect_sessionless()
@@ -156,8 +156,8 @@ async def test_a_trusted_certificate_shown_on_anothers_channel_does_not_help(
 
 async def test_the_address_space_cannot_be_changed(shared_plc: Plc, make_client: MakeClient) -> None:
     async with make_client(shared_plc) as client:
-        raw = client._client
+        raw = client._connection.client
         with pytest.raises(ua.UaStatusCodeError):
             await raw.nodes.objects.add_variable(2, "Injected", 1.0)
         with pytest.raises(ua.UaStatusCodeError):
-            await raw.delete_nodes([raw.get_node(client._nodes["gap"].node_id)])
+            await raw.delete_nodes([raw.get_node(client._connection.nodes["gap"].node_id)])

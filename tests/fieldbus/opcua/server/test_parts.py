@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from asyncua import ua
 from asyncua.common.events import Event
+from asyncua.common.utils import ServiceError
+from asyncua.server.address_space import AddressSpace, NodeData
 from asyncua.server.monitored_item_service import MonitoredItemData
 
 from fieldbus.opcua import TrustList
@@ -17,8 +19,9 @@ from fieldbus.opcua.server import Limits
 from fieldbus.opcua.server.guard import GuardedInternalServer
 from fieldbus.opcua.server.listener import GuardedBinaryServer
 from fieldbus.opcua.server.rate import ADDRESSES_MAX, Rates
-from fieldbus.opcua.server.subscriptions import GuardedItems, _reportable, weight
+from fieldbus.opcua.server.subscriptions import GuardedItems, GuardedSubscription, _reportable, weight
 from fieldbus.opcua.server.transport import GuardedProtocol
+from fieldbus.opcua.server.views import GuardedViews
 from tests.fieldbus.fuzz_opcua_server import Wire, server
 
 LIMITS = Limits(connections=6, pending=4, pending_per_address=3, connections_per_s=8)
@@ -185,3 +188,67 @@ def test_the_weight_of_a_value_follows_its_size() -> None:
     assert weight(ua.DataValue(ua.Variant(bytes(1_000)))) > 1_000
     assert weight(["x" * 100] * 10) > 1_000
     assert weight(1.0) < 100
+
+
+async def test_what_a_subscription_holds_is_bounded_in_bytes_and_a_quarter_of_a_message_is_sent_at_once() -> None:
+    limits = Limits(message_bytes=100_000, queued_bytes=200_000, unacknowledged=16)
+    result = ua.CreateSubscriptionResult(SubscriptionId=1, RevisedPublishingInterval=100.0)
+    subscription = GuardedSubscription(
+        result, None, None, ua.NodeId(1), request_callback=lambda _: None, no_acks_limit=16, limits=limits
+    )
+    for number in range(100):
+        event = ua.MonitoredItemNotification(ClientHandle=1, Value=value(bytes([number]) * 10_000))
+        await subscription.enqueue_datachange_event(7, event, 1_000)
+    waiting = subscription._triggered_datachanges[7]
+    assert subscription._queued == sum(weight(event.Value) for event in waiting) < 2 * limits.queued_bytes
+    assert waiting[-1].Value.Value.Value[0] == 99
+    await subscription.enqueue_datachange_event(8, ua.MonitoredItemNotification(Value=value(1.0)), 1)
+    sent = []
+    while True:
+        message = subscription._pop_publish_result()
+        (part,) = message.NotificationMessage.NotificationData
+        sent += part.MonitoredItems
+        assert sum(weight(event.Value) for event in part.MonitoredItems) < limits.message_bytes
+        if not message.MoreNotifications:
+            break
+    assert sent[-1].Value.Value.Value == 1.0
+    assert subscription._queued == 0
+    assert not subscription._triggered_datachanges
+    assert sum(subscription._kept.values()) <= limits.message_bytes
+    assert list(subscription._kept) == list(subscription._not_acknowledged_results) == message.AvailableSequenceNumbers
+    assert subscription.republish(message.NotificationMessage.SequenceNumber) is message.NotificationMessage
+    with pytest.raises(ServiceError):
+        subscription.republish(10_000)
+
+
+def test_a_browse_path_between_nodes_with_two_references_does_not_double() -> None:
+    aspace = AddressSpace()
+    here, there, kinds = ua.NodeId(1, 2), ua.NodeId(2, 2), (ua.NodeId(35), ua.NodeId(47))
+    for node, other, forward in ((here, there, True), (there, here, False)):
+        data = NodeData(node)
+        for kind in kinds:
+            name = ua.QualifiedName("n")
+            data.references.append(
+                ua.ReferenceDescription(NodeId=other, BrowseName=name, IsForward=forward, ReferenceTypeId=kind)
+            )
+        aspace[node] = data
+    steps = [ua.RelativePathElement(TargetName=ua.QualifiedName("n"), IsInverse=bool(step % 2)) for step in range(200)]
+    path = ua.BrowsePath(StartingNode=here, RelativePath=ua.RelativePath(Elements=steps))
+    (result,) = GuardedViews(aspace).translate_browsepaths_to_nodeids([path])
+    assert [target.TargetId for target in result.Targets] == [here]
+
+
+def test_subtypes_are_those_of_now() -> None:
+    aspace = AddressSpace()
+    views = GuardedViews(aspace)
+    parent, child, grandchild = (ua.NodeId(number, 2) for number in (1, 2, 3))
+    for node, below in ((parent, child), (child, grandchild), (grandchild, parent)):  # even in a circle
+        aspace[node] = NodeData(node)
+        has_subtype = ua.NodeId(ua.ObjectIds.HasSubtype)
+        aspace[node].references.append(
+            ua.ReferenceDescription(NodeId=below, IsForward=True, ReferenceTypeId=has_subtype)
+        )
+        assert views._suitable_reftype(parent, child, True)
+    assert views._suitable_reftype(parent, grandchild, True)
+    assert not views._suitable_reftype(parent, grandchild, False)
+    assert views._suitable_reftype(ua.NodeId(), grandchild, False)

@@ -10,13 +10,17 @@ from pathlib import Path
 import pytest
 from asyncua import ua
 from asyncua.common.utils import ServiceError
+from asyncua.crypto.security_policies import SecurityPolicyBasic256Sha256
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.hashes import SHA1
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldbus.opcua import OpcUaError
+from fieldbus.opcua import Identity, OpcUaError
 from fieldbus.opcua.server import Access, Caller, Limits, Role, UserBook
 from fieldbus.opcua.server.rate import Rate
-from fieldbus.opcua.server.signin import SignIn
+from fieldbus.opcua.server.signin import SignIn, password_of
 from fieldbus.opcua.server.throttle import APPLICATION_FREE, DELAY_S_MAX, FORGET_S, USER_FREE, Throttle
 from fieldbus.opcua.server.users import PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, USERS_MAX
 
@@ -218,11 +222,10 @@ async def test_a_right_password_within_the_delay_is_refused_and_only_for_that_us
     async def admits(name: str, password: str, application: str) -> bool:
         secret = bytearray(password.encode())
         try:
-            grant = await sign_in.check(name, secret, application)
+            grant = await sign_in.check(name, lambda: secret, application)
         except ServiceError as error:
             return bool(error.code != ua.StatusCodes.BadUserAccessDenied)
-        finally:
-            assert not any(secret)
+        assert not any(secret)
         return grant.name == name
 
     for _ in range(USER_FREE + 1):
@@ -238,11 +241,59 @@ async def test_who_hangs_up_before_the_answer_has_guessed_too(path: Path) -> Non
     throttle = Throttle(clock)
     sign_in = SignIn(UserBook.load(path), throttle)
     for _ in range(USER_FREE + 1):
-        attempt = asyncio.ensure_future(sign_in.check("olga", bytearray(b"a guess"), "urn:evil"))
+        attempt = asyncio.ensure_future(sign_in.check("olga", lambda: bytearray(b"a guess"), "urn:evil"))
         await asyncio.sleep(0)
         attempt.cancel()
         await asyncio.gather(attempt, return_exceptions=True)
     assert throttle.wait_s("olga", "urn:evil") > 0.0
+
+
+def test_an_encrypted_password_is_taken_only_whole_fresh_and_by_the_policy(people: dict[str, Identity]) -> None:
+    key = load_pem_private_key(people["plc"].key_path.read_bytes(), None)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    policy, nonce = SecurityPolicyBasic256Sha256, bytes(range(32))
+    oaep = padding.OAEP(padding.MGF1(SHA1()), SHA1(), None)
+
+    def found(clear: bytes, algorithm: str | None = policy.AsymmetricEncryptionURI, cut: int = 0) -> bytes | None:
+        blocks = [key.public_key().encrypt(clear[at : at + 200], oaep) for at in range(0, len(clear), 200)]
+        blob = b"".join(blocks)
+        token = ua.UserNameIdentityToken(Password=blob[: len(blob) - cut], EncryptionAlgorithm=algorithm)
+        try:
+            return bytes(password_of(token, nonce=nonce, key=key, policy_uri=policy.URI))
+        except ServiceError as error:
+            return None if error.code == ua.StatusCodes.BadIdentityTokenInvalid else b"another error"
+
+    def secret(password: bytes, nonce: bytes = nonce) -> bytes:
+        return (len(password) + len(nonce)).to_bytes(4, "little") + password + nonce
+
+    good = secret(b"operator-pass")
+    assert found(good) == b"operator-pass"
+    assert found(good + bytes(100)) == b"operator-pass"  # open62541 fills the block
+    assert found(secret(b"")) == b""
+    assert found(secret(b"x" * PASSWORD_BYTES_MAX)) == b"x" * PASSWORD_BYTES_MAX
+    assert found(secret(b"x" * (PASSWORD_BYTES_MAX + 1))) is None
+    assert found(good + b"\1") is None
+    assert found(good[:-1]) is None
+    assert found(secret(b"operator-pass", bytes(32))) is None
+    assert found((2**32 - 1).to_bytes(4, "little") + b"operator-pass" + nonce) is None
+    assert found(b"\1\0") is None
+    assert found(good, None) is None
+    assert found(good, "http://www.w3.org/2001/04/xmlenc#rsa-1_5") is None
+    assert found(good, cut=1) is None
+    assert found(good, cut=256) is None
+    assert found(good + bytes(1_000)) is None
+
+
+async def test_no_password_gets_into_the_log(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    sign_in = SignIn(UserBook.load(path), Throttle(Clock()))
+    for name in ("olga", "typed-into-the-wrong-box"):
+        with pytest.raises(ServiceError):
+            await sign_in.check(name, lambda: bytearray(b"typed-into-the-wrong-box"), "urn:a")
+    await sign_in.check("olga", lambda: bytearray(PASSWORD.encode()), "urn:a")
+    assert "olga" in caplog.text
+    assert "typed-into-the-wrong-box" not in caplog.text
+    assert PASSWORD not in caplog.text
 
 
 def test_counts_are_bounded() -> None:
