@@ -11,6 +11,9 @@ from sitsedge.bridge.sample import Sample
 
 STALE = "stale"
 FUTURE = "future"
+FUTURE_MS_MIN = 1000.0
+"""What is less ahead of this machine's clock is sent, so that the loop refuses and records it (``future-frame``)."""
+
 _NS_PER_MS = 1_000_000
 
 
@@ -25,7 +28,7 @@ class Forwarder:
         self._writer = LayoutWriter(config.layout())
         self._sender = sender
         self._age_ns_max = round(config.source_age_ms_max * _NS_PER_MS)
-        self._future_ns_max = round(config.future_ms_max * _NS_PER_MS)
+        self._future_ns_max = round(max(config.future_ms_max, FUTURE_MS_MIN) * _NS_PER_MS)
         self.forwarded = 0
         """Datagrams sent."""
         self.bad_quality = 0

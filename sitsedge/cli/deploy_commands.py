@@ -161,6 +161,7 @@ def _dry_run(config: Path, attestation_mode: str, output: Output) -> None:
         f"source {deployment.source.protocol} with {len(deployment.field_names)} fields",
         f"attestation {attestation_mode}, simulated TPM {simulated}",
         f"proof {deployment.cycle.proof}, PLC {'none' if gate.plc is None else gate.plc.endpoint}",
+        f"OPC UA server {'none' if deployment.server is None else deployment.server.endpoint}",
         _try_module(deployment, config, gate, gate_path),
     ]
 

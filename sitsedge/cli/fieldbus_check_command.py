@@ -11,8 +11,6 @@ import typer
 from sitsedge.cli.common import StateOption
 from sitsedge.cli.output import Exit, Output, OutputOption, emit, reported
 from sitsedge.config import Deployment, load_deployment
-from sitsedge.config.sources import Bridged
-from sitsedge.errors import SitsError
 from sitsedge.supervisor.bridging import bridge_config
 from sitsedge.supervisor.state import StateDir, state_dir_of
 
@@ -39,20 +37,11 @@ def check_command(
 
 def meet(deployment: Deployment, base: Path, state: StateDir) -> list[StationReport]:
     """Raises :class:`SitsError` ``source-unbridged``, CertificateError for our own files."""
-    if not isinstance(deployment.source, Bridged):
-        raise SitsError(
-            "source-unbridged",
-            found=f"a source of protocol {deployment.source.protocol}",
-            expected="stations that are asked",
-            hint="a publisher is heard, not asked: sitsctl fieldbus record shows what it sends",
-        )
     from fieldbus.opcua import quiet_asyncua
     from sitsedge.bridge.checks import check_stations
-    from sitsedge.bridge.config import BridgeConfig
 
     quiet_asyncua()
-    config = BridgeConfig.model_validate(bridge_config(deployment, base, state))
-    return asyncio.run(check_stations(config, base))
+    return asyncio.run(check_stations(bridge_config(deployment, base, state), base))
 
 
 def _text(reports: list[StationReport]) -> None:

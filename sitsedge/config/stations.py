@@ -19,11 +19,14 @@ Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,251}[A-Za-z0
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 MemberPath = Annotated[str, Field(min_length=1, max_length=255)]
 
-OWN_NAMES = frozenset({"bridge", "gate", "plc", "operator"})
+OWN_NAMES = frozenset({"appliance", "bridge", "gate", "plc", "operator"})
 """Names of the appliance's own certificates; a station's certificate lies beside them under the station's name."""
 
 ITEM_QUEUE_MAX = 1000
 """Values a server may be asked to keep per tag between two publishes: ten seconds at 100 Hz."""
+
+ITEM_QUEUE = 100
+"""Unless the file says more: a second at 100 Hz. What waited for longer is mostly too old to be used."""
 
 LAYOUTS_MAX = 8
 ROUTE_HOPS_MAX = 4
@@ -97,7 +100,7 @@ class OpcUaKeys(Strict):
     renew: bool = False
     notify: Literal["status-value", "status-value-timestamp"] = "status-value"
     publishing_interval_ms: Milliseconds = 10.0
-    item_queue: Annotated[int, Field(ge=1, le=ITEM_QUEUE_MAX)] = ITEM_QUEUE_MAX
+    item_queue: Annotated[int, Field(ge=1, le=ITEM_QUEUE_MAX)] = ITEM_QUEUE
     trigger: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     tag_skew_ms_max: Milliseconds | None = None
     deadline_ms: Milliseconds = 2000.0

@@ -293,6 +293,7 @@ class GateProcess:
             "overflow": self._server.overflow,
             "attestation_mode": self.attestation_mode,
             "attestation": gate.watch.summary(),
+            "incident": self.latch.read(),
             "ceiling": gate.modes.ceiling.name,
             "ceiling_reason": gate.modes.ceiling_reason or None,
             **self._verified(),

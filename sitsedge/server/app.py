@@ -79,7 +79,6 @@ class ServerApp:
             ),
             positions=self._memory.positions,
         )
-        self._feed.news.incident = self._memory.incident
         self._judge = Judge(config.processes, has_plc=config.has_plc)
         self._shape = Shape(tuple(signal.scale for signal in config.outputs))
         self._stop = asyncio.Event()
@@ -222,11 +221,9 @@ class ServerApp:
     def _remember(self, facts: Facts) -> None:
         assert self._alarms is not None
         memory, news = self._memory, facts.news
-        changed = self._alarms.changed or memory.incident != news.incident
-        memory.incident = news.incident
         memory.epoch_index = memory.epoch_index if news.epoch is None else news.epoch.index
         memory.positions = self._feed.positions
-        if changed or time.monotonic() >= self._save_due:
+        if self._alarms.changed or time.monotonic() >= self._save_due:
             self._save()
 
     def _save(self) -> None:

@@ -157,11 +157,11 @@ class Judge:
         at_start = Reader(gate.data).text("ceiling_reason") or ""
         if not failed and at_start.startswith("attestation"):
             failed, reason = True, at_start
-        incident = news.incident
+        incident, told = Reader(gate.data).text("incident"), news.words.get("security-incident")
         return {
             "AttestationFailed": Finding(active=failed, message=f"attestation {phase}: {reason}"),
             "AttestationOverdue": Finding(active=phase == "overdue", message=str(reason)),
-            "SecurityIncident": QUIET if incident is None else Finding(active=True, message=incident.found),
+            "SecurityIncident": Finding(active=incident is not None, message=told.found if told else str(incident)),
         }
 
     def _cycles_of(self, loop: Process, gate: Process, facts: Facts, now_s: float) -> dict[str, Finding]:

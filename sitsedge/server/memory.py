@@ -1,4 +1,4 @@
-"""What the server has to remember over a restart: acknowledged alarms, a latched incident, how far ledgers were read.
+"""What the server has to remember over a restart: what became of its alarms, and how far the ledgers were read.
 
 One small JSON file, replaced atomically. It holds nothing that others rely on: without it, alarms that are still active
 come again and want to be acknowledged again.
@@ -16,7 +16,6 @@ from typing import Any, Final
 from attest import jsontext
 from sitsedge.server.alarms import ALARMS
 from sitsedge.server.condition import Condition
-from sitsedge.server.news import Words
 
 VERSION: Final = 1
 BYTES_MAX: Final = 256 * 1024
@@ -31,7 +30,6 @@ class Memory:
     conditions: dict[str, Condition] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     epoch_index: int | None = None
-    incident: Words | None = None
 
     def __post_init__(self) -> None:
         for name, spec in ALARMS.items():
@@ -54,25 +52,18 @@ class Memory:
         if data["version"] != VERSION:
             raise ValueError(f"version {data['version']}")
         positions = {name: _index(data["positions"][name]) for name in ("gate", "device") if name in data["positions"]}
-        epoch, incident = data["epoch_index"], data["incident"]
+        epoch = data["epoch_index"]
         conditions = {
             name: Condition.from_data(ALARMS[name], item) for name, item in data["conditions"].items() if name in ALARMS
         }
-        return cls(
-            conditions,
-            positions,
-            None if epoch is None else _index(epoch),
-            None if incident is None else Words(str(incident[0]), str(incident[1]), _index(incident[2])),
-        )
+        return cls(conditions, positions, None if epoch is None else _index(epoch))
 
     def save(self, path: Path) -> None:
         """Replace the file; a disk that does not take it is logged, and the alarms go on."""
-        incident = self.incident
         body = {
             "version": VERSION,
             "positions": self.positions,
             "epoch_index": self.epoch_index,
-            "incident": None if incident is None else [incident.found, incident.expected, incident.t_ns],
             "conditions": {name: item.to_data() for name, item in self.conditions.items() if item.t_event_ns},
         }
         temporary = path.with_name(f".{path.name}.{os.getpid()}")

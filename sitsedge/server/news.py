@@ -15,7 +15,6 @@ from attest.command import (
     EpochOpened,
     EpochRefused,
     LateProof,
-    Mode,
     ModeChange,
     ParsedCommand,
     Receipt,
@@ -30,8 +29,6 @@ WORDS_MAX: Final = 128  # reasons remembered; codes come from signed records, bu
 RECENT_MAX: Final = 512  # commands that may still get their receipt: read-backs take 200 ms at most by default
 RECEIPT_LATE_NS: Final = 2_000_000_000
 EVENTS_MAX: Final = 50  # passed on of one step; a flood is counted
-SECURITY_INCIDENT: Final = "security-incident"
-WRITING: Final = frozenset({Mode.SUPERVISED, Mode.AUTO})
 
 #: The device keeps copies of what the gate answered, so each thing is taken from where it was first written.
 FROM_GATE: Final = frozenset(
@@ -84,7 +81,6 @@ class News:
     receipt_data: bytes = b""
     late_proof: LateProof | None = None
     refusal: Told | None = None
-    incident: Words | None = None
     epoch: Told | None = None
     not_applied_ns: int = 0
     undecodable: int = 0
@@ -159,12 +155,8 @@ class News:
                 self.words.popitem(last=False)
         if isinstance(record, Refusal | CycleRefused):
             self.refusal = told
-        elif isinstance(record, Alarm) and record.code == SECURITY_INCIDENT:
-            self.incident = Words(record.found, record.expected, record.t_ns)
         elif isinstance(record, Alarm) and record.code == "not-applied":
             self.not_applied_ns = record.t_ns
-        elif isinstance(record, ModeChange) and record.new in WRITING and record.new >= record.old:
-            self.incident = None  # the gate clears its latch on just this: people have looked and approved
         elif isinstance(record, EpochOpened):
             self.epoch = told
         if len(self.events) < EVENTS_MAX:

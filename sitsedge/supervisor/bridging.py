@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sitsedge.bridge.config import BridgeConfig
 from sitsedge.config import Deployment
 from sitsedge.config.sources import Bridged
 from sitsedge.config.stations import OpcUaStation, S7Station, Station
+from sitsedge.errors import SitsError
 from sitsedge.supervisor.state import StateDir
-
-CONFIG_NAME = "bridge-config.json"
 
 
 def pinned_certificate(station: OpcUaStation, base: Path, pki: Path) -> Path:
@@ -19,10 +19,19 @@ def pinned_certificate(station: OpcUaStation, base: Path, pki: Path) -> Path:
     return pki / f"{station.name}.der" if given is None else base / given
 
 
-def bridge_config(deployment: Deployment, base: Path, state: StateDir) -> dict[str, Any]:
-    """The bridge's configuration (:class:`sitsedge.bridge.config.BridgeConfig`) as plain data."""
+def bridge_config(deployment: Deployment, base: Path, state: StateDir) -> BridgeConfig:
+    """The bridge's configuration; ``base`` is the deployment file's folder.
+
+    Raises :class:`SitsError` ``source-unbridged`` for a deployment that hears a publisher.
+    """
     source = deployment.source
-    assert isinstance(source, Bridged)
+    if not isinstance(source, Bridged):
+        raise SitsError(
+            "source-unbridged",
+            found=f"a source of protocol {source.protocol}",
+            expected="stations that are asked",
+            hint="a publisher is heard, not asked: sitsctl fieldbus record shows what it sends",
+        )
     stations = source.all_stations()
     config: dict[str, Any] = {
         "version": 2,
@@ -39,7 +48,7 @@ def bridge_config(deployment: Deployment, base: Path, state: StateDir) -> dict[s
     if any(isinstance(station, OpcUaStation) for station in stations):
         config |= {"certificate": str(state.pki / "bridge.der"), "private_key": str(state.pki / "bridge.key.pem")}
     skew_ms_max = getattr(source, "skew_ms_max", None)
-    return config if skew_ms_max is None else config | {"skew_ms_max": skew_ms_max}
+    return BridgeConfig.model_validate(config if skew_ms_max is None else config | {"skew_ms_max": skew_ms_max})
 
 
 def _station(station: Station, base: Path, pki: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import random
 import resource
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -30,6 +31,7 @@ from fieldbus.uadp import (
     ExtensionObject,
     FieldEncoding,
     GroupHeader,
+    KeyFile,
     KeyRing,
     LayoutReader,
     LayoutWriter,
@@ -58,11 +60,13 @@ from fieldbus.uadp import (
     WriterConfiguration,
     decode,
     encode,
+    parse_key_file,
     split,
 )
 from fieldbus.uadp import configuration as conf
 from fieldbus.uadp import metadata as meta
 from fieldbus.uadp.configfile import read_configuration, write_configuration
+from fieldbus.uadp.keyfile import format_key_file
 from fieldbus.uadp.limits import ASSEMBLIES_MAX, ASSEMBLY_BYTES_MAX
 
 EXTREMES = (
@@ -79,6 +83,8 @@ LAYOUT = DataSetLayout(
     2,
     (("a", BuiltinType.DOUBLE), ("b", BuiltinType.INT32), ("c", BuiltinType.BOOLEAN)),
 )
+TIMELESS = replace(LAYOUT, encoding=FieldEncoding.RAW, group_version=7, fixed=True, receive_time=True)
+KEY_FILE = bytes(format_key_file(KeyFile("mill", SecurityPolicy.AES128_CTR, 7, [bytearray(52)] * 3, 10**18, 10**12)))
 
 
 BLOCK = 100_000
@@ -225,7 +231,7 @@ def attempt(data: bytes) -> NetworkMessage | UadpError:
 
 def read(reader: LayoutReader, data: bytes) -> str:
     try:
-        return repr(reader.read(data))
+        return repr(reader.read(data, t_rx_ns=10**18))
     except UadpError as error:
         return error.code
 
@@ -250,6 +256,15 @@ def config(data: bytes) -> str:
     again = write_configuration(found)
     assert write_configuration(read_configuration(again)) == again, data.hex()
     return "file decoded"
+
+
+def key_file(data: bytes) -> str:
+    try:
+        found = parse_key_file(bytearray(data))
+    except SecurityError as error:
+        return f"key file {error.code}"
+    assert bytes(format_key_file(found)) == data, data.hex()
+    return "key file read"
 
 
 def raw(data: bytes) -> str:
@@ -280,6 +295,9 @@ def fuzz(count: int, seed: int) -> Counter[str]:
     reached: Counter[str] = Counter()
     warm = LayoutReader(LAYOUT)
     warm.read(LayoutWriter(LAYOUT).write(t_source_ns=10**18, values=(1.0, 2, True)))
+    fixed = LayoutWriter(TIMELESS).write(t_source_ns=0, values=(1.0, 2, True))
+    timeless = LayoutReader(TIMELESS)
+    timeless.read(fixed)
     receiver = SecureReader(keys(), SecurityMode.SIGN_AND_ENCRYPT, counted_nonces=False)
     genuine, together = set(pool), Reassembler()
     sealed = sealed_seeds()
@@ -311,6 +329,12 @@ def fuzz(count: int, seed: int) -> Counter[str]:
             reached[forge(receiver, data, genuine)] += 1
             reached[raw(mutate(RAW, [RAW], rng))] += 1
             reached[config(mutate(FILE, [FILE], rng))] += 1
+        if step % 4 == 2:
+            other = mutate(fixed, pool, rng)
+            first = read(timeless, other)
+            assert first == read(LayoutReader(TIMELESS), other), other.hex()
+            reached["fixed sample"] += first.startswith("DataSetSample")
+            reached[key_file(mutate(KEY_FILE, [KEY_FILE], rng))] += 1
         if step % 4 == 1:
             other = mutate(sealed[-1], sealed, rng)
             fresh = SecureReader(keys(), SecurityMode.SIGN_AND_ENCRYPT, counted_nonces=False)

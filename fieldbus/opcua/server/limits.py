@@ -38,8 +38,9 @@ class Limits:
     """ActivateSession requests per second and application (eight times as many at once): each is RSA work, and
     with a password a hash that is meant to be slow."""
 
-    activation_s: float = 10.0
-    """A connection without an activated session is closed after this long, each time it is without one."""
+    activation_s: float = 20.0
+    """A connection without an activated session is closed after this long, each time it is without one; old panels
+    take seconds for their RSA work."""
 
     chunk_s: float = 10.0
     """From the first byte of a chunk to its last: a slow sender holds a buffer no longer than this."""

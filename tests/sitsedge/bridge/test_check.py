@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from fieldbus.capture import Protocol
 from sitsedge.bridge.checks import StationReport, check_stations
 from sitsedge.bridge.config import BridgeConfig
+from sitsedge.bridge.main import deployed, main
 from sitsedge.cli.main import app
 from tests.fieldbus.fake_plc import running
 from tests.sitsedge.bridge.controllers import LAYOUT, STOP, logix, logix_station, s7_cpu, s7_station, stamp
@@ -76,6 +77,14 @@ async def test_a_server_tells_types_intervals_and_what_is_missing(source: Source
     assert (report.ok, report.faults[0].partition(":")[0]) == (False, "server-certificate")
 
 
+def test_a_source_that_publishes_is_not_asked(mill: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["--config", str(mill), "--state-dir", str(mill.parent / "s")]
+    checked = CliRunner().invoke(app, ["fieldbus", "check", *command])
+    assert (checked.exit_code, "source-unbridged" in checked.stderr) == (2, True)
+    assert main(command) == 2
+    assert "source-unbridged" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("output", ["text", "json"])
 async def test_the_command_prints_what_was_found(tmp_path: Path, output: str) -> None:
     cpu = s7_cpu()
@@ -99,6 +108,8 @@ cycle:"""
         cpu.mode = STOP
         bad = await asyncio.to_thread(CliRunner().invoke, app, command)
     assert (good.exit_code, bad.exit_code) == (0, 1)
+    config = deployed(path, tmp_path / "s")
+    assert (config.order, config.trigger, config.poll_ms) == (["temperature"], "s7", 20.0)
     if output == "json":
         [station] = json.loads(good.stdout)["stations"]
         assert (station["ok"], station["tags"][0]["value"]) == (True, 72.5)

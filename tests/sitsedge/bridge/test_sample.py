@@ -204,7 +204,7 @@ def test_what_is_sent_is_what_a_strict_reader_reads(rows: list[tuple[FieldValue,
 
 
 @pytest.mark.parametrize(
-    ("age_ms", "sent", "reason"), [(100, True, ""), (101, False, "stale"), (-10, True, ""), (-11, False, "future")]
+    ("age_ms", "sent", "reason"), [(100, True, ""), (101, False, "stale"), (-1000, True, ""), (-1001, False, "future")]
 )
 def test_age_limits_are_inclusive(age_ms: int, sent: bool, reason: str) -> None:
     with UdpReceiver("127.0.0.1", 0) as receiver, UdpSender("127.0.0.1", receiver.address[1]) as sender:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from sitsedge.server.alarms import ALARMS, Finding, Ne107, worst
 from sitsedge.server.condition import EVENT_IDS_MAX, Answer, Condition
 from sitsedge.server.memory import BYTES_MAX, Memory
-from sitsedge.server.news import Words
 
 ON, OFF = Finding(active=True, message="tension = 40 kN"), Finding(active=False)
 SPEC = ALARMS["InputLimits"]
@@ -117,7 +116,7 @@ def test_state_and_retain_agree_whatever_happens(steps: list[str]) -> None:
 
 
 def test_what_was_acknowledged_outlives_a_restart(tmp_path: Path) -> None:
-    memory = Memory(positions={"gate": 7}, epoch_index=3, incident=Words("a", "b", 1))
+    memory = Memory(positions={"gate": 7}, epoch_index=3)
     condition = memory.conditions["InputLimits"]
     condition.judge(ON, 1)
     condition.acknowledge(condition.event_id, "seen", "anna", 2)
@@ -131,10 +130,10 @@ def test_what_was_acknowledged_outlives_a_restart(tmp_path: Path) -> None:
     "text",
     [
         "", "[]", "{}", "null", '{"version": 2}', "\xff",
-        '{"version": 1, "positions": {"gate": -1}, "epoch_index": null, "incident": null, "conditions": {}}',
-        '{"version": 1, "positions": {}, "epoch_index": true, "incident": null, "conditions": {}}',
-        '{"version": 1, "positions": {}, "epoch_index": null, "incident": [], "conditions": {}}',
-        '{"version": 1, "positions": {}, "epoch_index": null, "incident": null, "conditions": {"GateDown": {}}}',
+        '{"version": 1, "positions": {"gate": -1}, "epoch_index": null, "conditions": {}}',
+        '{"version": 1, "positions": {}, "epoch_index": true, "conditions": {}}',
+        '{"version": 1, "positions": [], "epoch_index": null, "conditions": {"GateDown": 1}}',
+        '{"version": 1, "positions": {}, "epoch_index": null, "conditions": {"GateDown": {}}}',
         "[" * 5000, "1" * (BYTES_MAX + 1),
     ],
 )  # fmt: skip

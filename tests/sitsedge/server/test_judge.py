@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from attest.command import Alarm, Mode, ModeChange, ReadBack, Receipt
+from attest.command import ReadBack, Receipt
 from sitsedge.server.alarms import ALARMS, Finding, Ne107
 from sitsedge.server.judge import FRAMES_MIN, HOLD_S, NO_PROCESS, SILENT_S_MIN, WINDOW_S, Facts, Judge, Process
 from sitsedge.server.news import News, Words
@@ -65,7 +64,7 @@ def news(**known: Any) -> News:
 AT_ONCE = {
     "AttestationFailed": facts(gate=running(**GATE | {"attestation": {"phase": "failed", "reason": "boot-policy: x"}})),
     "AttestationOverdue": facts(gate=running(**GATE | {"attestation": {"phase": "overdue", "reason": "late"}})),
-    "SecurityIncident": facts(news=news(incident=Words("proof-forged: x", "a proof", 1))),
+    "SecurityIncident": facts(gate=running(**GATE | {"incident": "security incident: proof-forged"})),
     "GateDown": facts(gate=Process(alive=False, age_s=9.0, state="running", data=GATE)),
     "LoopDown": facts(loop=Process(alive=True, age_s=9.0, state="running", data=LOOP)),
     "BridgeDown": facts(
@@ -202,24 +201,13 @@ def test_without_a_plc_nothing_can_fail_to_be_applied() -> None:
     assert active(looks.look(facts(gate=gate, bridge=NO_PROCESS, prover=NO_PROCESS), 0.0)) == set()
 
 
-def test_an_incident_ends_when_people_approve_a_writing_mode() -> None:
-    from attest.command import SessionKey, sign_record
-    from attest.ledger import Leaf, RecordKind
-    from sitsedge.server.news import FROM_GATE
-
-    key = SessionKey.generate()
-    now = time.time_ns()
-    told = News()
-
-    def take(record: Alarm | ModeChange) -> None:
-        data = sign_record(record, key)
-        told.take([Leaf(0, RecordKind(record.KIND), bytes(32), data)], FROM_GATE)
-
-    take(Alarm("g", 1, 1, "security-incident", "proof-forged: x", "a proof", now))
-    take(ModeChange("g", Mode.AUTO, Mode.ADVISORY, (), "security incident", now))
-    assert active(judge().look(facts(news=told), 0.0)) == {"SecurityIncident"}
-    take(ModeChange("g", Mode.ADVISORY, Mode.AUTO, ("anna", "boris"), "looked", now))
-    assert active(judge().look(facts(news=told), 0.0)) == set()
+def test_an_incident_says_what_was_found_while_the_gate_holds_it() -> None:
+    told = news()
+    told.words["security-incident"] = Words("proof-forged: the pairing does not hold", "a proof", 1)
+    held = facts(gate=running(**GATE | {"incident": "security incident: proof-forged"}), news=told)
+    assert "the pairing" in judge().look(held, 0.0)["SecurityIncident"].message
+    gone = Process(alive=False, age_s=99.0, state="running", data=GATE | {"incident": "security incident: x"})
+    assert active(judge().look(facts(gate=gone), 0.0)) >= {"SecurityIncident", "GateDown"}
 
 
 ODD: tuple[Any, ...] = (None, True, -1, 1.5, float("nan"), "x", [], {}, [{}], {"x": None})

@@ -364,6 +364,7 @@ def test_a_renewed_certificate_counts_without_a_restart(server: Server, tmp_path
 @pytest.mark.slow
 def test_alarms_outlive_a_restart_of_the_server(server: Server) -> None:
     server.there.alarm("security-incident", "proof-forged: pairing")
+    server.there.says("gate", incident="security incident: proof-forged")
     server.until(lambda data: "SecurityIncident" in data["unacknowledged"])
     assert server.stop() == 0
     server.process = server.start()

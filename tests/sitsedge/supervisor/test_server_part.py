@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import threading
@@ -17,13 +18,13 @@ from sitsedge.config import load_model
 from sitsedge.gate.control import request_mode, request_step_down
 from sitsedge.modules import Bundle
 from sitsedge.server.config import ServerConfig
-from sitsedge.server.modelconfig import model_config
+from sitsedge.server.modelconfig import alarms_of, model_config
 from sitsedge.supervisor import serverpart
 from sitsedge.supervisor.children import Children
 from sitsedge.supervisor.prepare import _certificates, load_files
 from sitsedge.supervisor.serverpart import Revival, check_server_files, server_config
 from sitsedge.supervisor.state import StateDir
-from tests.sitsedge.conftest import free_port
+from tests.sitsedge.conftest import EXAMPLE, free_port
 
 CHILD = "import time, sys\nsys.stderr.write('out of words')\nsys.exit(3)\n"
 POLL_S = 0.02
@@ -55,6 +56,26 @@ def test_the_servers_file_fits_its_schema_and_the_model(mill: Path, mill_bundle:
     assert model.machine is not None
     assert "BridgeDown" not in {condition.name for condition in model.conditions}
     assert "PlcUnreachable" in {condition.name for condition in model.conditions}
+
+
+def test_a_bridged_deployment_without_a_plc_has_other_alarms(mill_bundle: Bundle, tmp_path: Path) -> None:
+    for name in ("deployment.yaml", "gate.yaml"):
+        shutil.copy(EXAMPLE.parent / "pump" / name, tmp_path / name)
+    path = with_server(tmp_path / "deployment.yaml")
+    deployment, gate, _ = load_files(path)
+    state = StateDir(tmp_path / "s")
+    state.create()
+    written = tmp_path / "server-config.json"
+    written.write_text(json.dumps(server_config(deployment, gate, mill_bundle, path, state)))
+    config = load_model(written, ServerConfig)
+    assert (config.processes, config.has_plc, sorted(config.certificates)) == (
+        ["sitsd", "gate", "bridge"],
+        False,
+        ["appliance", "bridge"],
+    )
+    alarms = {spec.name for spec in alarms_of(config)}
+    assert "BridgeDown" in alarms
+    assert not alarms & {"PlcUnreachable", "NotApplied", "HeartbeatLost", "ProverDown", "LaneWithdrawn"}
 
 
 def test_a_development_profile_makes_a_certificate_for_every_name(mill: Path, tmp_path: Path) -> None:
