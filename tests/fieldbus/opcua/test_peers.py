@@ -23,7 +23,7 @@ from fieldbus.opcua import (
 )
 from tests.fieldbus.opcua.support import MakeClient, Wild, free_port
 from tests.support import open62541
-from tests.support.npm_peer import RECIPES, npm_peer
+from tests.support.peers import npm_peer
 
 BAD_SENSOR = 0x808C0000
 BAD_NO_COMMUNICATION = 0x80310000
@@ -44,8 +44,8 @@ async def until(subscription: ValueSubscription, tag: str, wanted: Any) -> list[
 
 @pytest.fixture(scope="module")
 def node_opcua(plant: dict[str, Identity]) -> Iterator[Wild]:
-    node, installation = npm_peer("node-opcua-server")
-    program = RECIPES / "node-opcua-server" / "server.cjs"
+    peer = npm_peer("node-opcua")
+    node, installation, program = peer.node, peer.folder, peer.recipe / "server.cjs"
     folder = plant["plc"].certificate_path.parent
     server = Wild(folder, free_port(), command=(node, str(program), str(installation)))
     server.start()
