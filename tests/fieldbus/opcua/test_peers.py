@@ -94,6 +94,7 @@ async def test_node_opcua_does_deadbands_and_triggers_as_asked(node_opcua: Wild,
         await until(subscription, "level", BAD_SENSOR)
 
 
+@pytest.mark.slow  # the default suite has users, tokens and cuts with other servers
 async def test_node_opcua_with_a_user_short_tokens_and_a_cut_connection(
     node_opcua: Wild, make_wild_client: MakeClient, tmp_path: Path
 ) -> None:
