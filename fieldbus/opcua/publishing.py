@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -98,6 +97,15 @@ class PublisherCounts:
     """Publish requests that the server refused or answered with nonsense."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    """A subscription of ours. ``born``: Publish requests that had been sent before it."""
+
+    stream: Stream
+    sequence: Sequence
+    born: int
+
+
 class Publisher:
     """Runs from the first ``add`` until ``close``. ``session``: an activated ``UaSession``."""
 
@@ -107,10 +115,11 @@ class Publisher:
         self._session = session
         self._deadline_s = deadline_s
         self._on_gone = on_gone
-        self._streams: dict[int, tuple[Stream, Sequence]] = {}
+        self._streams: dict[int, _Entry] = {}
         self._early: dict[int, list[Any]] = {}
         self._acks: list[Any] = []
-        self._under_way: deque[asyncio.Task[Any]] = deque()
+        self._under_way: dict[asyncio.Task[Any], int] = {}
+        self._sent = 0
         self._ahead_max = AHEAD_MAX
         self._work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -122,7 +131,7 @@ class Publisher:
         self._creating += 1
         try:
             result = await self._session.create_subscription(parameters, None)
-            self._streams[result.SubscriptionId] = (stream, Sequence())
+            self._streams[result.SubscriptionId] = _Entry(stream, Sequence(), born=self._sent)
         finally:
             self._creating -= 1
         early = self._early.pop(result.SubscriptionId, ())
@@ -151,7 +160,7 @@ class Publisher:
     def sequence(self, identifier: int | None) -> Sequence | None:
         """The account of one subscription."""
         entry = None if identifier is None else self._streams.get(identifier)
-        return None if entry is None else entry[1]
+        return None if entry is None else entry.sequence
 
     async def close(self) -> None:
         """Stop; outstanding requests are given up."""
@@ -167,35 +176,34 @@ class Publisher:
         while True:
             while self._streams and len(self._under_way) < min(len(self._streams) + AHEAD, self._ahead_max):
                 acks, self._acks = self._acks, []
-                self._under_way.append(asyncio.create_task(self._session.publish(acks)))
+                self._sent += 1
+                self._under_way[asyncio.create_task(self._session.publish(acks))] = self._sent
             if not self._under_way:
                 self._work.clear()
                 await self._work.wait()
                 continue
-            # The server answers requests in the order they came, so the oldest is the next.
-            oldest = self._under_way[0]
-            await asyncio.wait([oldest])
-            if not self._under_way or self._under_way.popleft() is not oldest:
-                return
-            fault = await self._settle(oldest)
-            faults = faults + 1 if fault else 0
-            if faults >= FAULTS_MAX:
-                self._on_gone()
-                return
-            if fault:
-                self._counts.faults_total += 1
-                await asyncio.sleep(FAULT_WAIT_S)
+            # Not only for the oldest: a server may forget one, or refuse it out of turn.
+            await asyncio.wait(list(self._under_way), return_when=asyncio.FIRST_COMPLETED)
+            for task in [task for task in self._under_way if task.done()]:
+                fault = await self._settle(task, self._under_way.pop(task))
+                faults = faults + 1 if fault else 0
+                if faults >= FAULTS_MAX:
+                    self._on_gone()
+                    return
+                if fault:
+                    self._counts.faults_total += 1
+                    await asyncio.sleep(FAULT_WAIT_S)
 
-    async def _settle(self, task: asyncio.Task[Any]) -> bool:
-        """Take one answer; True if it was a fault that may pass."""
+    async def _settle(self, task: asyncio.Task[Any], number: int) -> bool:
+        """Take the answer to request ``number``; True if it was a fault that may pass."""
         try:
             response = task.result()
             status = int(response.ResponseHeader.ServiceResult.value)
             if status != GOOD:
-                return self._refused(status)
+                return self._refused(status, number)
             await self._take(response.Parameters)
         except ua.UaStatusCodeError as error:
-            return self._refused(int(error.code))
+            return self._refused(int(error.code), number)
         except (ConnectionError, asyncio.CancelledError):
             self._on_gone()
             return False
@@ -204,14 +212,15 @@ class Publisher:
             return True
         return False
 
-    def _refused(self, status: int) -> bool:
+    def _refused(self, status: int, number: int) -> bool:
         if status in SESSION_GONE:
             self._on_gone()
         elif status in (ua.StatusCodes.BadNoSubscription, ua.StatusCodes.BadSubscriptionIdInvalid):
-            if not self._creating:
-                for stream, _ in list(self._streams.values()):
-                    stream.lost("no-subscription")
-                self._streams.clear()
+            # A request from before a subscription says nothing about it, however late its answer is looked at.
+            for identifier, entry in list(self._streams.items()):
+                if number > entry.born:
+                    del self._streams[identifier]
+                    entry.stream.lost("no-subscription")
         elif status == ua.StatusCodes.BadTooManyPublishRequests:
             self._ahead_max = max(1, len(self._under_way))
         elif status != ua.StatusCodes.BadTimeout:
@@ -228,7 +237,7 @@ class Publisher:
             else:
                 self._counts.unknown_total += 1
             return
-        stream, sequence = entry
+        stream, sequence = entry.stream, entry.sequence
         stream.alive()
         message = result.NotificationMessage
         number = int(message.SequenceNumber)

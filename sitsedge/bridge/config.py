@@ -50,8 +50,8 @@ class BridgeConfig(Strict):
     ``private_key``: this client's, where a station speaks OPC UA.
 
     ``source_age_ms_max``: a sample older than this is not forwarded (servers deliver what they kept during an
-    outage as one burst), nor one ahead by more than ``future_ms_max`` (at least a second). It is also the claim that stations
-    are held to: a server whose revised interval, or a controller whose poll, takes longer cannot keep it.
+    outage as one burst), nor one that is ahead by more than ``future_ms_max`` (at least a second). It is also the claim
+    that stations are held to: a server whose revised interval, or a controller whose poll, takes longer cannot keep it.
     """
 
     version: Annotated[int, Field(ge=2, le=2)]

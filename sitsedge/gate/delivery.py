@@ -22,6 +22,7 @@ READBACKS_MAX = 16  # read-backs under way; more means a PLC that does not answe
 READBACK_TOLERANCE_COUNTS = 1
 WRITTEN_MAX = 256  # writes remembered to put an applied one in order; as many as a read-back of 2.5 s at 100 Hz spans
 DRAIN_S = 2.0
+NS_PER_S = 1_000_000_000
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +201,10 @@ class Delivery:
             await asyncio.sleep(wait_s)
             wait_s = READBACK_STEP_S
             try:
-                applied = await self._plc.read_back()
+                async with asyncio.timeout((deadline - time.monotonic_ns()) / NS_PER_S):
+                    applied = await self._plc.read_back()
+            except TimeoutError:
+                break
             except ReadBackMismatch as error:
                 return error
             except PlcError as error:

@@ -125,7 +125,7 @@ def server_config(
 
 @dataclass(slots=True)
 class Revival:
-    """A process that is started again when it ends, ever later: nothing that moves the plant waits for it."""
+    """A process that is started again when it ends, ever later: the plant is safe without it."""
 
     children: Children
     name: str

@@ -35,6 +35,7 @@ POLL_S = 0.05
 END_POLL_S = 0.01
 SILENCE_S = 3.0  # snapshots come twice a second
 NONCE_BYTES = 32
+BRIDGE_MODULE = "sitsedge.bridge.main"
 PROVER_MODULE = "sitsedge.prover.main"
 PROVER_RESTART_S = 0.5
 PROVER_RESTART_S_MAX = 30.0
@@ -91,6 +92,7 @@ class Session:
         self._phase: str | None = None
         self._tpm_unmeasured = False
         self._tpm_retry = 0.0
+        self._bridge: Revival | None = None
         self._server: Revival | None = None
 
     def __enter__(self) -> Session:
@@ -208,7 +210,8 @@ class Session:
         self._children.start("sitsd", "sitsedge.loop.main", loop_arguments)
         if isinstance(prepared.deployment.source, Bridged):
             self._say("starting the bridge")
-            self._children.start("bridge", "sitsedge.bridge.main", files)
+            self._children.start("bridge", BRIDGE_MODULE, files, restartable=True)
+            self._bridge = Revival(self._children, "bridge", BRIDGE_MODULE, files, self._say)
         if prepared.deployment.server is not None:
             self._say(f"starting the OPC UA server at {prepared.deployment.server.endpoint}")
             for word in server_words(prepared.deployment, prepared.path, self.state)[1:]:
@@ -248,11 +251,12 @@ class Session:
         """Raise ``ChildError`` when a process ended by itself; a simulated TPM that died is power-cycled.
 
         The open epoch does not need the TPM, so the plant notices nothing; the next epoch does. A prover that died is
-        started again.
+        started again, and so is a bridge: without it no command is made, and gate and PLC fail safe meanwhile.
         """
         self._revive_prover()
-        if self._server is not None:
-            self._server.check()
+        for revival in (self._bridge, self._server):
+            if revival is not None:
+                revival.check()
         self._children.check()
         self._watch_silence()
         self._watch_verified()

@@ -1,7 +1,7 @@
 """gnark as a peer in the interoperability tests: its Groth16 verifier in a small Go program of ``tests/peers/gnark``.
 
 gnark is Apache-2.0; the program is built into the ignored folder ``.dev/peers`` the first time it is needed (half a
-minute of one core) with the versions that ``go.mod`` and ``go.sum`` pin. ``SITS_PEERS`` as for snarkjs.
+minute of one core) with the versions that ``go.mod`` and ``go.sum`` pin. ``SITS_PEERS``: see ``tests.support.peers``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from tests.support.snarkjs import PEERS, ROOT, only_one, unavailable
+from tests.support.peers import PEERS, ROOT, only_one, unavailable
 
 SOURCE = ROOT / "tests" / "peers" / "gnark"
 BUILD_S_MAX = 300

@@ -9,7 +9,8 @@ from fieldbus.opcua import Identity, OpcUaError, ReadResult, SecureClient, Value
 from fieldbus.opcua.inspection import ServerFacts
 from sitsedge.bridge.checks.report import StationReport, TagReport
 from sitsedge.bridge.sample import BAD_WAITING
-from sitsedge.bridge.stations.opcua import BAD_NODE_UNKNOWN, LATENCY_CLAIM, make_client, subscription_options
+from sitsedge.bridge.stations.opcua import BAD_NODE_UNKNOWN, LATENCY_CLAIM
+from sitsedge.bridge.stations.opcua_client import make_client, subscription_options
 from sitsedge.config.stations import OpcUaStation
 
 VALUES_S_MAX = 2.0

@@ -13,18 +13,9 @@ from fieldbus.opcua import (
     CertificateError,
     Finding,
     Identity,
-    ItemOptions,
     OpcUaError,
-    PolicyChoice,
     ReadResult,
-    ReconnectPolicy,
-    Renewal,
-    SecureClient,
-    SubscriptionOptions,
-    Trigger,
-    UserCredential,
     ValueSubscription,
-    load_certificate,
 )
 from sitsedge.bridge.combine import StationSample
 from sitsedge.bridge.sample import (
@@ -38,20 +29,15 @@ from sitsedge.bridge.sample import (
     bad_fields,
 )
 from sitsedge.bridge.stations import Deliver
-from sitsedge.config.stations import OpcUaStation, OpcUaTag
+from sitsedge.bridge.stations.opcua_client import FIRST_WAIT_S, make_client, subscription_options, trigger_name
+from sitsedge.config.stations import OpcUaStation
 
 POLL_S = 0.25
 """Longest wait for values before the connection's state is looked at again."""
 
-HAND_OVER_MAX = 8_192
-"""Values held for a busy assembler; with 64 tags that is 128 samples, after which the oldest go and are counted."""
-
-FIRST_WAIT_S = 0.2
 LATENCY_CLAIM = "latency-claim"
 OVERFLOW = "overflow"
 SERVER_OVERFLOW = "server-overflow"
-TRIGGER = "(trigger)"
-"""Name of a trigger that is no tag; no tag can be called so."""
 
 TRANSIENT = frozenset({"connection-refused", "connection-lost", "deadline", "not-connected"})
 """What may heal by itself while the server has not been reached yet; anything else is a wrong configuration."""
@@ -256,74 +242,3 @@ class SubscribedStation:
     async def close(self) -> None:
         """End the connection."""
         await self._client.close()
-
-
-def trigger_name(station: OpcUaStation) -> str:
-    """Name under which the trigger is subscribed: a tag's own where it is one, else ``TRIGGER``."""
-    return next((tag.name for tag in station.tags if tag.path == station.trigger), TRIGGER)
-
-
-def make_client(
-    station: OpcUaStation, *, identity: Identity, base: Path, missing_ok: bool = False
-) -> tuple[SecureClient, dict[str, str]]:
-    """A client of the server, not connected, and what there is to subscribe to (name → browse path).
-
-    Raises CertificateError for a pinned certificate that cannot be used.
-    """
-    assert station.server_certificate is not None, "the bridge's configuration demands it"
-    server_certificate = base / station.server_certificate
-    load_certificate(server_certificate)  # a missing pin is our own fault, not the server's
-    paths = {tag.name: tag.path for tag in station.tags}
-    if station.trigger is not None:
-        paths[trigger_name(station)] = station.trigger
-    max_s = station.reconnect_ms_max / _MS_PER_S
-    client = SecureClient(
-        station.endpoint,
-        identity=identity,
-        server_certificate=server_certificate,
-        namespace_uri=station.namespace,
-        tags=paths,
-        deadline_s=station.deadline_ms / _MS_PER_S,
-        policy=PolicyChoice(station.security_policy),
-        user=_user(station, base),
-        next_server_certificate=_beside(base, station.next_server_certificate),
-        renewal=_renewal(station, identity),
-        reconnect=ReconnectPolicy(first_s=min(FIRST_WAIT_S, max_s), max_s=max_s),
-        missing_ok=missing_ok,
-    )
-    return client, paths
-
-
-def subscription_options(station: OpcUaStation, *, source_age_ms_max: float) -> SubscriptionOptions:
-    """What is asked of the server; its answer is held against ``source_age_ms_max``."""
-    return SubscriptionOptions(
-        publishing_ms=station.publishing_interval_ms,
-        item_queue=station.item_queue,
-        hand_over=HAND_OVER_MAX,
-        trigger=Trigger(station.notify),
-        items={tag.name: _item(tag) for tag in station.tags},
-        latency_ms_max=source_age_ms_max,
-    )
-
-
-def _item(tag: OpcUaTag) -> ItemOptions:
-    deadband = None if tag.deadband is None else tag.deadband.deadband()
-    return ItemOptions(sampling_ms=tag.sampling_ms, queue=tag.queue, deadband=deadband)
-
-
-def _user(station: OpcUaStation, base: Path) -> UserCredential | None:
-    user = station.user
-    if user is None:
-        return None
-    kept = user.password_file.startswith("credential:")
-    return UserCredential(user.name, user.password_file if kept else str(base / user.password_file))
-
-
-def _beside(base: Path, name: str | None) -> Path | None:
-    return None if name is None else base / name
-
-
-def _renewal(station: OpcUaStation, identity: Identity) -> Renewal | None:
-    if not station.renew:
-        return None
-    return Renewal(identity.certificate_path.parent, identity.certificate_path.stem)

@@ -23,7 +23,7 @@ from fieldbus.opcua import (
 )
 from tests.fieldbus.opcua.support import MakeClient, Wild, free_port
 from tests.support import open62541
-from tests.support.npm_peer import RECIPES, npm_peer
+from tests.support.peers import npm_peer
 
 BAD_SENSOR = 0x808C0000
 BAD_NO_COMMUNICATION = 0x80310000
@@ -44,8 +44,8 @@ async def until(subscription: ValueSubscription, tag: str, wanted: Any) -> list[
 
 @pytest.fixture(scope="module")
 def node_opcua(plant: dict[str, Identity]) -> Iterator[Wild]:
-    node, installation = npm_peer("node-opcua-server")
-    program = RECIPES / "node-opcua-server" / "server.cjs"
+    peer = npm_peer("node-opcua")
+    node, installation, program = peer.node, peer.folder, peer.recipe / "server.cjs"
     folder = plant["plc"].certificate_path.parent
     server = Wild(folder, free_port(), command=(node, str(program), str(installation)))
     server.start()
@@ -94,6 +94,7 @@ async def test_node_opcua_does_deadbands_and_triggers_as_asked(node_opcua: Wild,
         await until(subscription, "level", BAD_SENSOR)
 
 
+@pytest.mark.slow  # the default suite has users, tokens and cuts with other servers
 async def test_node_opcua_with_a_user_short_tokens_and_a_cut_connection(
     node_opcua: Wild, make_wild_client: MakeClient, tmp_path: Path
 ) -> None:

@@ -171,6 +171,36 @@ async def test_the_end_of_a_subscription_and_of_a_connection_are_told_apart(
     assert (sink.reasons, given_up) == (reasons, gone)
 
 
+async def test_a_late_refusal_of_an_older_request_says_nothing_about_a_newer_subscription() -> None:
+    waiting: list[asyncio.Future[Any]] = []
+
+    async def publish(acks: Any) -> Any:
+        waiting.append(asyncio.get_running_loop().create_future())
+        return await waiting[-1]
+
+    session = Script()
+    session.publish = publish  # type: ignore[method-assign]
+    old, new = Sink(), Sink()
+    publisher = Publisher(session, deadline_s=1.0, on_gone=lambda: None, counts=PublisherCounts())
+    await publisher.create(None, old)
+    while len(waiting) < 3:
+        await asyncio.sleep(0)
+    publisher.forget(7)
+    await publisher.create(None, new)
+    waiting[1].set_exception(ua.UaStatusCodeError(ua.StatusCodes.BadNoSubscription))  # out of turn, too
+    while len(waiting) < 4:
+        await asyncio.sleep(0)
+    waiting[2].set_result(answer(1))
+    while not new.numbers:
+        await asyncio.sleep(0)
+    assert (old.reasons, new.reasons) == ([], [])
+    waiting[3].set_exception(ua.UaStatusCodeError(ua.StatusCodes.BadNoSubscription))
+    while not new.reasons:
+        await asyncio.sleep(0)
+    await publisher.close()
+    assert (old.reasons, new.reasons) == ([], ["no-subscription"])
+
+
 @pytest.mark.parametrize("interval", [float("nan"), float("inf"), -1.0, 1e9])
 async def test_a_revised_interval_that_is_none_is_refused(interval: float) -> None:
     async def create_subscription(parameters: Any, callback: Any) -> Any:

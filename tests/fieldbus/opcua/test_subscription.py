@@ -216,7 +216,7 @@ async def test_a_notification_that_comes_twice_is_taken_once(wild: Wild, make_wi
         ("end", "silent", FAST),
         ("status 0x800A0000", "expired", CALM),
         ("status 0x002D0000", "transferred", CALM),
-        ("set mute 1", "silent", FAST),
+        pytest.param("set mute 1", "silent", FAST, marks=pytest.mark.slow),
     ],
 )
 async def test_a_subscription_that_the_server_ended_is_made_anew(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import struct
 from pathlib import Path
@@ -91,10 +93,15 @@ async def test_the_gate_accepts_what_an_s7_block_says_and_the_loop_refuses_what_
             cpu.mode = RUN
             await plc.start()
             await asyncio.to_thread(system.wait, "gate", "accepted", system.last("gate")["accepted"] + COMMANDS)
-            code, _, errors = await asyncio.to_thread(system.stop)
+            bridge = read_snapshot(system.state / "run", "bridge")
+            assert bridge is not None
+            os.kill(bridge.pid, signal.SIGKILL)
+            await asyncio.to_thread(system.wait, "gate", "accepted", system.last("gate")["accepted"] + COMMANDS)
+            code, out, errors = await asyncio.to_thread(system.stop)
         finally:
             await asyncio.to_thread(system.stop)
     assert code == 0, errors
+    assert "the bridge ended with -9" in out + errors
     assert set(gone["refused"]) == {"bad-quality"}
     [station] = system.last("bridge")["stations"]
     assert (station["protocol"], station["bad_tags"]) == ("s7", {})

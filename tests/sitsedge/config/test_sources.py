@@ -64,7 +64,7 @@ mode: {initial: SHADOW}
 # rule: (replaced text, new text, line of the fault, words that the message must hold)
 RULES = {
     "station-twice": ("name: tank", "name: press", 8, "each station's name once"),
-    "station-name-of-ours": ("name: tank", "name: gate", 23, "a name other than bridge"),
+    "station-name-of-ours": ("name: tank", "name: gate", 23, "a name other than"),
     "tag-twice": ("name: level", "name: speed", 8, "each tag's name once; speed"),
     "variable-twice": ("device: M3", "device: D100", 31, "each variable once"),
     "order-incomplete": ("[speed, running, level", "[speed, speed, level", 8, "every tag's name once in 'order'"),

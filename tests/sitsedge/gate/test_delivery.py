@@ -6,7 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,10 @@ class Rig:
         while self.plc.write_gate.is_set() and self.delivery.writing:
             await asyncio.sleep(0)
 
+    def patient(self) -> None:
+        """No read-back runs out of time."""
+        self.delivery._setup = replace(self.delivery._setup, readback_ns=60_000 * MS)
+
     async def answer(self) -> dict[str, Any]:
         """The next packet the client gets."""
         self.client.setblocking(False)
@@ -163,6 +167,7 @@ async def receipt(rig: Rig, *, newest: bool = True) -> Receipt:
 
 
 async def test_what_was_accepted_is_written_read_back_and_receipted(rig: Rig) -> None:
+    rig.patient()
     await rig.deliver(1)
     got = await receipt(rig)
     assert (got.state, got.accepted, got.applied, got.read_back) == (ReadBack.OK, (100, -20), (100, -20), (100, -20))
@@ -171,6 +176,7 @@ async def test_what_was_accepted_is_written_read_back_and_receipted(rig: Rig) ->
 
 
 async def test_a_plc_that_is_already_at_a_later_command_has_applied_this_one(rig: Rig) -> None:
+    rig.patient()
     rig.plc.read_gate.clear()
     await rig.deliver(1)
     await rig.deliver(2)
@@ -188,6 +194,7 @@ async def test_a_value_of_an_epoch_before_is_not_taken_for_a_later_command(rig: 
 
 
 async def test_a_newer_command_takes_the_place_of_one_that_waits(rig: Rig) -> None:
+    rig.patient()
     rig.plc.write_gate.clear()
     for sequence in (1, 2, 3, 4):
         await rig.deliver(sequence)
@@ -215,12 +222,14 @@ async def test_auto_given_back_leaves_nothing_to_write(rig: Rig) -> None:
 
 
 async def test_no_answer_to_a_write_is_settled_by_reading_back(rig: Rig) -> None:
+    rig.patient()
     rig.plc.loses_answers = True
     await rig.deliver(1)
     got = await receipt(rig)
     assert (got.state, got.applied, got.read_back) == (ReadBack.OK, (100, -20), (100, -20))
     assert [alarm.code for alarm in rig.records(RecordKind.ALARM)] == ["plc-unknown"]
     rig.plc.refuses_reads = True
+    rig.delivery._setup = replace(rig.delivery._setup, readback_ns=60 * MS)
     await rig.deliver(2)
     got = await receipt(rig)
     assert got.state is ReadBack.PENDING
@@ -245,6 +254,7 @@ async def test_a_fault_of_this_program_ends_the_gate(rig: Rig, monkeypatch: pyte
 
 
 async def test_a_look_between_the_plc_s_own_writes_is_looked_at_again(rig: Rig) -> None:
+    rig.patient()
     rig.plc.torn_once = True
     await rig.deliver(1)
     assert (await receipt(rig)).state is ReadBack.OK
@@ -286,12 +296,19 @@ async def test_a_plc_that_cannot_be_read_leaves_the_command_pending(rig: Rig) ->
 
 
 async def test_read_backs_under_way_are_bounded(rig: Rig) -> None:
+    rig.patient()
     rig.plc.read_gate.clear()
     for sequence in range(1, READBACKS_MAX + 2):
         await rig.deliver(sequence)
     got = await receipt(rig)  # the one over the bound is receipted at once
     assert got.sequence == READBACKS_MAX + 1
     assert got.state is ReadBack.PENDING
+
+
+async def test_a_look_that_takes_too_long_leaves_the_command_pending(rig: Rig) -> None:
+    rig.plc.read_gate.clear()
+    await rig.deliver(1)
+    assert (await receipt(rig)).state is ReadBack.PENDING
 
 
 async def test_auto_is_requested_and_given_back(rig: Rig) -> None:

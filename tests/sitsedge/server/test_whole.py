@@ -23,7 +23,7 @@ from sitsedge.telemetry import read_snapshot
 from tests.sitsedge.conftest import free_port
 from tests.support.opcua_peers import Peer, asyncua_peer, node_opcua_peer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # a module is built, a machine enrolled, then it begins
 
 READY_S = 120.0
 POLL_S = 0.05
