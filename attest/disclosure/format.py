@@ -71,6 +71,9 @@ _DIGESTS: Final = (
     "vk_sha256",
 )
 
+DECLARED: Final = ("profile", "circuit_sha256", "open_circuit_sha256", "contributors")
+"""What is the export's own word and nothing in it can bear out: the circuits and the ceremony are not part of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:

@@ -81,7 +81,8 @@ class SealedFinding:
 
 @dataclass(slots=True)
 class SealedReport:
-    """The result. ``gate_key_trusted`` and ``vk_trusted`` say whether the caller gave what the export was held to."""
+    """The result. ``gate_key_trusted`` and ``vk_trusted`` say whether the caller gave what the export was held to;
+    ``declared`` names the members that are the export's own word all the same."""
 
     engine: str
     commands: int = 0
@@ -96,6 +97,7 @@ class SealedReport:
     contributors: int = 0
     gate_key_trusted: bool = False
     vk_trusted: bool = False
+    declared: tuple[str, ...] = fmt.DECLARED
     inputs: list[dict[str, Any]] = field(default_factory=list)
     relations: list[str] = field(default_factory=list)
     findings: list[SealedFinding] = field(default_factory=list)

@@ -200,7 +200,7 @@ def _print_report(report: SealedReport) -> None:
     if report.openings_checked:
         print(f"{report.openings_checked} opened commands checked against the gate's receipts")
     print(f"module  {report.module_digest}")
-    print(f"circuit {report.circuit_sha256}")
+    print(f"circuit {report.circuit_sha256} (by the export's own word: it is not part of it)")
     print(f"key     {report.vk_sha256}" + ("" if report.vk_trusted else " (by the export's own word: --vk-sha256)"))
     if not report.gate_key_trusted:
         print("gate key by the export's own word (--gate-key)")

@@ -31,7 +31,7 @@ def service(path: Path) -> configparser.SectionProxy:
 
 
 def test_there_are_units() -> None:
-    assert {path.stem for path in UNITS} == {"sitsd", "sits-gate", "sits-bridge", "sits-prover"}
+    assert {path.stem for path in UNITS} == {"sitsd", "sits-gate", "sits-bridge", "sits-prover", "sits-server"}
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
