@@ -128,13 +128,13 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
     async def _check_trust(self) -> None:
         """End the connections of certificates no longer trusted or past their term.
 
-        An unreadable trust list ends none: a torn copy of one file must not stop the plant's view. New
-        connections are refused while it lasts.
+        An unreadable trust list ends none: a torn copy of one file must not stop the plant's view. Of
+        new connections, those of certificates in its other files are taken while it lasts.
         """
         try:
             trusted = await asyncio.to_thread(self.iserver.trusted.fingerprints)
         except CertificateError as error:
-            _log.error("cannot check who is still trusted: %s", error)
+            _log.error("cannot check who is still trusted, and cut nobody off: %s", error)
             return
         for client in list(self.clients):
             der = client.application()

@@ -150,7 +150,8 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
         except Refused as error:
             self._refuse(error.status, str(error))
         except _BROKEN as error:
-            self._refuse(ua.StatusCodes.BadSecurityChecksFailed, type(error).__name__)
+            words = f"{type(error).__name__}: {error.found}" if isinstance(error, ShapeError) else type(error).__name__
+            self._refuse(ua.StatusCodes.BadSecurityChecksFailed, words)
         finally:
             self.close()
 

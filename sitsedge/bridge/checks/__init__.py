@@ -52,4 +52,10 @@ async def _server(station: OpcUaStation, config: BridgeConfig, base: Path) -> St
     assert config.certificate is not None
     assert config.private_key is not None
     identity = load_identity(base / config.certificate, base / config.private_key)
-    return await check_server(station, identity=identity, base=base, source_age_ms_max=config.source_age_ms_max)
+    return await check_server(
+        station,
+        identity=identity,
+        base=base,
+        source_age_ms_max=config.source_age_ms_max,
+        leads=station.name == config.trigger,
+    )

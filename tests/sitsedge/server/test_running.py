@@ -141,6 +141,8 @@ def test_reads_mode_command_and_health(server: Server, peer: Peer) -> None:
     assert bytes.fromhex(record["hex"]) == data
     assert gap == pytest.approx(150 * SCALES[0])
     assert index > 0
+    build = peer.ask("read", ids=["i=2262", "i=2263", "i=2261"])["values"]  # BuildInfo: ProductUri, Manufacturer, Name
+    assert build == ["urn:sits-edge", "SITS Edge", "test"]
 
 
 async def test_whoever_asks_is_told_our_own_endpoints(server: Server) -> None:
@@ -149,6 +151,7 @@ async def test_whoever_asks_is_told_our_own_endpoints(server: Server) -> None:
     assert {endpoint.SecurityMode for endpoint in told} == {ua.MessageSecurityMode.SignAndEncrypt}
     policies = {endpoint.SecurityPolicyUri.rpartition("#")[2] for endpoint in told}
     assert policies == {"Basic256Sha256", "Aes256_Sha256_RsaPss"}
+    assert {endpoint.Server.ProductUri for endpoint in told} == {"urn:sits-edge"}
 
 
 def test_the_name_of_ours_that_a_client_used_is_answered_with() -> None:
@@ -229,6 +232,7 @@ def test_an_alarm_is_raised_acknowledged_confirmed_and_gone(server: Server, peer
     assert raised["Retain"] is True
     condition = raised["ConditionId"]
     assert peer.ask("read", ids=[nid("DeviceHealth")])["values"] == [1]
+    assert peer.ask("read", ids=[nid("PlcAuto")])["status"] == ["BadNoData"]  # nobody knows now
 
     refreshed = peer.ask("call", object=CONDITION_TYPE, method=REFRESH, args=[["uint32", number]])
     assert refreshed["status"] == "Good"

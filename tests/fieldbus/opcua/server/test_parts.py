@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,6 +116,19 @@ async def test_what_lasts_too_long_is_named(tmp_path: Path) -> None:
     assert overdue(now + 4.0) is None
     assert overdue(now + 6.0) == "the channel was not renewed"
     protocol.abort("test")
+    protocol.connection_lost(None)
+
+
+async def test_the_log_says_what_was_wrong_with_the_bytes(tmp_path: Path) -> None:
+    there, wire, noted = server(tmp_path), Wire(), []
+    there.note = lambda *words: noted.append(words)
+    protocol = GuardedProtocol(there)
+    protocol.connection_made(wire)
+    hello = struct.pack("<5Ii", 0, 65_535, 65_535, 0, 0, 2**31 - 1)  # a URL of 2 GiB
+    protocol.data_received(b"HELF" + struct.pack("<I", 8 + len(hello)) + hello)
+    while not wire.closing:
+        await asyncio.sleep(0)
+    assert noted == [("BadSecurityChecksFailed", ("127.0.0.1", 1), "ShapeError: a length of 2147483647 at 20")]
     protocol.connection_lost(None)
 
 
