@@ -78,7 +78,7 @@ class OpcUaKeys(Strict):
     tag has to change in every cycle; in a station that is not the source's trigger its tags then stand for what the
     server last said, as long as the connection lives.
 
-    With ``tag_skew_ms_max`` a tag whose source time differs by more from the trigger's makes the sample stale instead
+    With ``tag_skew_ms_max`` a tag whose source time differs by more from the trigger's is bad in that sample instead
     of counting as unchanged. ``item_queue``: values the server keeps per tag between two publishes, room for a source
     faster than the publishing interval and for a client that was held up; when it overflows, whole samples are lost,
     and no sample gets an older value than its own.
