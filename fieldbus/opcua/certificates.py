@@ -338,6 +338,10 @@ class TrustList:
 
     def fingerprints(self) -> frozenset[bytes]:
         """SHA-256 of every certificate in the list; raises CertificateError for an unreadable one."""
+        return frozenset(load_certificate(path).fingerprint(hashes.SHA256()) for path in self.files())
+
+    def files(self) -> list[Path]:
+        """The files of the list by name. Raises CertificateError ``file-unreadable``, ``trust-list-too-long``."""
         try:
             paths = sorted(path for path in self._directory.iterdir() if path.suffix.lower() in _SUFFIXES)
         except OSError as error:
@@ -350,12 +354,15 @@ class TrustList:
             raise CertificateError(
                 "trust-list-too-long", found=f"{len(paths)} files", expected=f"at most {TRUSTED_MAX}"
             )
-        return frozenset(load_certificate(path).fingerprint(hashes.SHA256()) for path in paths)
+        return paths
 
     def check(self, certificate: x509.Certificate, *, label: str, now: dt.datetime | None = None) -> None:
-        """Raise ``untrusted-certificate`` unless listed, then as ``check_validity``."""
+        """Raise ``untrusted-certificate`` unless listed, then as ``check_validity``.
+
+        A file that is no certificate keeps nobody out who is listed in another; whoever is not found meets its error.
+        """
         fingerprint = certificate.fingerprint(hashes.SHA256())
-        if fingerprint not in self.fingerprints():
+        if not self._lists(fingerprint):
             raise CertificateError(
                 "untrusted-certificate",
                 found=f"{label}, SHA-256 {fingerprint.hex()}",
@@ -363,6 +370,18 @@ class TrustList:
                 hint="compare the fingerprint with the peer's, then copy its certificate there",
             )
         check_validity(certificate, label=label, now=now)
+
+    def _lists(self, fingerprint: bytes) -> bool:
+        unusable: CertificateError | None = None
+        for path in self.files():
+            try:
+                if load_certificate(path).fingerprint(hashes.SHA256()) == fingerprint:
+                    return True
+            except CertificateError as error:
+                unusable = error
+        if unusable is not None:
+            raise unusable
+        return False
 
     def add(self, certificate: x509.Certificate) -> Path:
         """Put a certificate into the list, named by its fingerprint; adding it twice changes nothing."""

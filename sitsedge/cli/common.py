@@ -42,7 +42,12 @@ def existing_state(config: Path | None, state_dir: Path | None) -> StateDir:
     """The same, but it must be there: looking at a deployment never makes one."""
     state = find_state(config, state_dir)
     if not state.run.is_dir():
-        raise SitsError("no-deployment", found=f"no {state.root}", expected="the state folder of a deployment")
+        raise SitsError(
+            "no-deployment",
+            found=f"no {state.root}",
+            expected="the state folder of a deployment",
+            hint="'sitsctl deploy' makes it, with the module, at its first start; or name another with --state-dir",
+        )
     return state
 
 

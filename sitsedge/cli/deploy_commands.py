@@ -22,6 +22,7 @@ from sitsedge.gate.plc.make import check_block
 from sitsedge.modules import Signal
 from sitsedge.supervisor.prepare import check_mode, check_ports, load_files
 from sitsedge.supervisor.sealfiles import MODES
+from sitsedge.supervisor.serverpart import check_server_files, server_words
 from sitsedge.supervisor.session import BootVerdict, Session, SessionOptions
 from sitsedge.supervisor.state import state_dir_of
 
@@ -61,7 +62,7 @@ def deploy(
     seconds = None if for_ is None else parse_duration(for_)
     with reported(output):
         if dry_run:
-            _dry_run(config, attestation_mode, output)
+            _dry_run(config, attestation_mode, state_dir, output)
             return
         deployment, _, _ = load_files(config)
         _check_recordings(deployment, recording or [])
@@ -151,17 +152,19 @@ def show_verdict(output: Output, verdict: BootVerdict | None) -> None:
     emit(output, data, lambda: print(verdict.line, flush=True))
 
 
-def _dry_run(config: Path, attestation_mode: str, output: Output) -> None:
+def _dry_run(config: Path, attestation_mode: str, state_dir: Path | None, output: Output) -> None:
     deployment, gate, gate_path = load_files(config)
     check_mode(deployment, attestation_mode)
     check_ports(deployment, gate)
+    state = state_dir_of(deployment, state_dir)
+    check_server_files(deployment, config, state)
     simulated = "allowed" if deployment.attestation.allow_simulated else "refused"
     steps = [
         f"deployment {deployment.name} ({deployment.profile}), mode {deployment.mode.initial}",
         f"source {deployment.source.protocol} with {len(deployment.field_names)} fields",
         f"attestation {attestation_mode}, simulated TPM {simulated}",
         f"proof {deployment.cycle.proof}, PLC {'none' if gate.plc is None else gate.plc.endpoint}",
-        f"OPC UA server {'none' if deployment.server is None else deployment.server.endpoint}",
+        *server_words(deployment, config, state),
         _try_module(deployment, config, gate, gate_path),
     ]
 

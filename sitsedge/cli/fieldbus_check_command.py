@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sitsedge.cli.common import StateOption
-from sitsedge.cli.output import Exit, Output, OutputOption, emit, reported
+from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
 from sitsedge.config import Deployment, load_deployment
+from sitsedge.config.sources import Bridged
+from sitsedge.config.stations import OpcUaStation
 from sitsedge.supervisor.bridging import bridge_config
 from sitsedge.supervisor.state import StateDir, state_dir_of
 
@@ -28,11 +30,25 @@ def check_command(
     """Connect to every station once, read every tag, say what is there and what is wrong; nothing is written."""
     with reported(output):
         deployment = load_deployment(config)
-        reports = meet(deployment, config.absolute().parent, state_dir_of(deployment, state_dir))
+        state = state_dir_of(deployment, state_dir)
+        _own_certificate(deployment, state)
+        reports = meet(deployment, config.absolute().parent, state)
         ok = all(report.ok for report in reports)
         data = {"ok": ok, "stations": [report.as_data() for report in reports]}
         emit(output, data, lambda: _text(reports))
     raise typer.Exit(Exit.OK if ok else Exit.REFUSED)
+
+
+def _own_certificate(deployment: Deployment, state: StateDir) -> None:
+    """What the servers have to trust must be there before the first ``deploy``: a development profile makes it now."""
+    from sitsedge.supervisor.prepare import application_identity  # loads the whole supervisor
+
+    stations = deployment.source.all_stations() if isinstance(deployment.source, Bridged) else ()
+    if any(isinstance(station, OpcUaStation) for station in stations):
+        new = not (state.pki / "bridge.der").exists()
+        identity = application_identity(deployment, state, "bridge")
+        if new:
+            note(f"made our client certificate {identity.certificate_path}: let the servers trust it")
 
 
 def meet(deployment: Deployment, base: Path, state: StateDir) -> list[StationReport]:

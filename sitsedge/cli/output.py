@@ -76,6 +76,8 @@ USAGE_CODES = frozenset(
         "password-length",
         "password-input",
         "certificate-file",
+        "certificate-unknown",
+        "port-twice",
         "plc-missing",
     }
 )

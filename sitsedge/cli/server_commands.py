@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,9 @@ trust = typer.Typer(
 )
 app.add_typer(users, name="users")
 app.add_typer(trust, name="trust")
+
+FINGERPRINT_DIGITS_MIN = 8
+"""Digits that name a certificate: 32 bits tell a few hundred apart."""
 
 RoleOption = Annotated[str, typer.Option("--role", help="observer, operator or engineer")]
 NameArgument = Annotated[str, typer.Argument(help="name of the user")]
@@ -110,15 +114,52 @@ def list_trust(config: ConfigOption = None, state_dir: StateOption = None, outpu
     with reported(output):
         folder = _trusted(config, state_dir)
         paths = sorted(folder.iterdir()) if folder.is_dir() else []
-        known = [_described(load_certificate(path)) for path in paths]
+        known, unusable = [], []
+        for path in paths:
+            try:
+                known.append(_described(load_certificate(path)))
+            except CertificateError:
+                unusable.append(path.name)
 
         def text() -> None:
+            for name in unusable:
+                print(f"{name} is no certificate: nobody is trusted for it, and it should not be there")
             for item in known:
                 print(f"{item['sha256']}  until {item['until']}  {item['application']}")
             if not known:
                 print("no application is trusted: sitsctl server trust add CERT")
 
-        emit(output, {"trusted": known}, text)
+        emit(output, {"trusted": known} | ({"unusable": unusable} if unusable else {}), text)
+
+
+@trust.command("remove")
+def remove_trust(
+    fingerprint: Annotated[str, typer.Argument(help="SHA-256 of the certificate, or its first 8 digits or more")],
+    config: ConfigOption = None,
+    state_dir: StateOption = None,
+    output: Output = OutputOption,
+) -> None:
+    """Let an application connect no more; its living connections end within seconds."""
+    with reported(output):
+        folder = _trusted(config, state_dir)
+        found = {}
+        for path in TrustList(folder).files() if folder.is_dir() else []:
+            with contextlib.suppress(CertificateError):
+                found[path] = _described(load_certificate(path))
+        wanted = fingerprint.lower().replace(":", "")
+        chosen = [path for path, data in found.items() if data["sha256"].startswith(wanted)]
+        removed = {found[path]["sha256"] for path in chosen}
+        if len(wanted) < FINGERPRINT_DIGITS_MIN or len(removed) != 1:
+            raise SitsError(
+                "certificate-unknown",
+                found=f"{fingerprint!r}, which names {len(removed)} of {len(found)} trusted certificates",
+                expected=f"one of them by {FINGERPRINT_DIGITS_MIN} digits or more of its SHA-256",
+                hint="sitsctl server trust list",
+            )
+        for path in chosen:
+            path.unlink()
+        data = found[chosen[0]]
+        emit(output, {"removed": data}, lambda: print(f"no longer trusted: {data['application']}"))
 
 
 @app.command("nodeset")

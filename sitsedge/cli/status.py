@@ -18,6 +18,12 @@ PROCESSES = ("sitsd", "gate", "prover", "bridge", "plant", "replayer", "server")
 FRESH_S = 3.0  # three snapshots missed
 REFRESH_S = 0.5
 TAGS_SHOWN = 4
+DROPPED = {
+    "incomplete": "samples: without 'trigger', all tags have to change at the same source time",
+    "no-source-timestamp": "values without a source time",
+    "stale-tag": "samples with a tag further from the trigger's time than tag_skew_ms_max",
+}
+"""Why a station's values made no sample, in words."""
 LANE_WELL = ("none", "running")
 NOT_ATTESTED = ("ended", "failed")  # no command is accepted
 ATTESTATION_ILL = ("overdue", "ended", "failed")
@@ -177,8 +183,11 @@ def _stations(bridge: dict[str, Any]) -> Table:
         if (bad := station.get("bad_tags")) and station.get("connected"):
             shown = ", ".join(f"{name} {status}" for name, status in list(bad.items())[:TAGS_SHOWN])
             words.append(f"no good value: {shown}" + (" …" if len(bad) > TAGS_SHOWN else ""))
+        dropped, samples = station.get("dropped") or {}, station.get("samples", 0)
+        if sum(dropped.values()) > samples:
+            words += [f"dropped {count} {DROPPED.get(reason, reason)}" for reason, count in dropped.items()]
         name = f"{station.get('name')} ({station.get('protocol')})"
-        table.add_row(name, str(station.get("state")), str(station.get("samples", 0)), "\n".join(words))
+        table.add_row(name, str(station.get("state")), str(samples), "\n".join(words))
     return table
 
 
@@ -249,7 +258,8 @@ def _plc_rows(gate: dict[str, Any]) -> list[tuple[str, str]]:
     words = ["NOT REACHED"] if not gate["plc_connected"] else []
     if known.get("standstill"):
         words.append(f"DOES NOT RUN: {known['standstill']}")
-    words.append("in AUTO" if gate.get("auto_active") else "in MAN")
+    if gate["plc_connected"]:
+        words.append("in AUTO" if gate.get("auto_active") else "in MAN")
     rows = [("PLC", f"{known.get('protocol', 'opcua')}, {', '.join(words)}")]
     if superseded := gate.get("superseded"):
         rows.append(("overtaken before they were written", str(superseded)))

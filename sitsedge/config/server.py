@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import fields
 from typing import Annotated, Literal
 from urllib.parse import SplitResult, urlsplit
@@ -57,7 +58,7 @@ class ServerBlock(Strict):
     only be tighter than those of the product.
     """
 
-    endpoint: Annotated[str, Field(pattern=r"^opc\.tcp://[^\s/]+:\d+(/\S*)?$", max_length=255)]
+    endpoint: Annotated[str, Field(max_length=255)]
     bind: str | None = None
     hosts: Annotated[list[HostName], Field(max_length=HOSTS_MAX, default_factory=list)]
     policies: Annotated[list[PolicyName], Field(min_length=1, max_length=2, default_factory=lambda: list(POLICIES))]
@@ -66,6 +67,13 @@ class ServerBlock(Strict):
     limits: Annotated[dict[str, float], Field(default_factory=dict)]
     device: DeviceIdentity = DeviceIdentity()
     machine: MachineIdentity | None = None
+
+    @field_validator("endpoint")
+    @classmethod
+    def _endpoint(cls, endpoint: str) -> str:
+        if not re.fullmatch(r"opc\.tcp://[^\s/]+:\d+(/\S*)?", endpoint):
+            raise ValueError("opc.tcp://HOST:PORT, with a path behind it or without")
+        return endpoint
 
     @field_validator("bind")
     @classmethod

@@ -17,7 +17,7 @@ from asyncua import ua
 
 from attest.command import Refusal
 from fieldbus.opcua import CertificateError, TrustList, load_identity
-from fieldbus.opcua.server import Access, Role, UserBook, reload_identity, secure_server
+from fieldbus.opcua.server import Access, Product, Role, UserBook, figures, reload_identity, secure_server
 from sitsedge.server.alarms import ALARMS, Finding, worst
 from sitsedge.server.conditions import AlarmServer, supertypes
 from sitsedge.server.config import ServerConfig
@@ -134,6 +134,8 @@ class ServerApp:
             UserBook().save(users)
         trusted = base / config.trusted
         trusted.mkdir(mode=0o700, parents=True, exist_ok=True)
+        model = model_config(config)
+        own = model.device
         server = await secure_server(
             config.endpoint,
             identity=load_identity(base / config.certificate, base / config.private_key),
@@ -141,6 +143,9 @@ class ServerApp:
             users=UserBook.load(users),
             limits=limits_of(config.limits),
             name=f"SITS Edge {config.deployment}",
+            product=Product(
+                uri=own.manufacturer_uri, manufacturer=own.manufacturer, name=own.model, version=own.software_revision
+            ),
         )
         # secure_server offers both; a deployment may offer one.
         server._security_policy = [kind for kind in server._security_policy if _policy_name(kind) in config.policies]
@@ -148,7 +153,7 @@ class ServerApp:
         name_endpoints(server, config.endpoint, config.hosts)
         access = Access.of(server)
         self._server = server
-        self._nodes = await build(server, model_config(config))
+        self._nodes = await build(server, model)
         sender = EventSender(server, (ua.NodeId(ua.ObjectIds.Server), self._nodes.device))
         self._alarms = await AlarmServer.attach(
             server,
@@ -254,14 +259,19 @@ class ServerApp:
 
     def _snapshot(self, state: str) -> None:
         active = sorted(name for name, finding in self._findings.items() if finding.active)
-        iserver = getattr(self._server, "iserver", None)
+        seen = None if self._server is None else figures(self._server)
         data: dict[str, Any] = {
             "endpoint": self._config.endpoint,
             "device_health": worst(dict(self._findings)).value,
             "alarms": {name: self._findings[name].message or ALARMS[name].meaning for name in active},
             "unacknowledged": sorted(name for name, item in self._memory.conditions.items() if not item.acked),
-            "sessions": 0 if iserver is None else len(iserver._external_sessions),
-            "subscriptions": 0 if iserver is None else len(iserver.subscription_service.subscriptions),
+            "sessions": 0 if seen is None else len(seen.sessions),
+            "sessions_lost": {} if seen is None else seen.lost,
+            "connections": 0 if seen is None else seen.connections,
+            "connections_refused": {} if seen is None else seen.refused,
+            "subscriptions": 0 if seen is None else seen.subscriptions,
+            "stalls": 0 if seen is None else seen.stalls,
+            "stall_ms_max": 0.0 if seen is None else round(1000 * seen.stall_s_max, 1),
             "certificate_days": self._certificate_days(),
             "looks": self._looks,
             "look_ms_max": round(1000 * self._longest_look_s, 1),

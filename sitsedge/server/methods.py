@@ -63,6 +63,7 @@ class Methods:
         if not answer.get("ok"):
             await self._refuse(to, caller, f"{answer.get('code')}: expected {answer.get('expected')}")
             return ua.StatusCode(ua.StatusCodes.BadInvalidState)
+        log.info("StepDown from %s to %s by %s", answer["from"], answer["to"], caller.name)
         return [ua.Variant(int(Mode[answer[key]]), ua.VariantType.Int32) for key in ("from", "to")]
 
     async def _refuse(self, to: Mode, caller: Caller, why: str) -> None:

@@ -116,7 +116,8 @@ def _gate(process: Process, now_ns: int) -> GateView | None:
         verify=_percentiles(data.below("verify")),
         write=_percentiles(data.below("write")),
         plc_connected=data.flag("plc_connected"),
-        plc_auto=data.flag("auto_active"),
+        # What was read before the connection went is not what the PLC does now.
+        plc_auto=None if data.flag("plc_connected") is False else data.flag("auto_active"),
         ledger_size=data.whole("ledger_size"),
         proof_policy=proofs.text("policy"),
         proofs_owed=proofs.whole("owed"),

@@ -166,9 +166,12 @@ def last_words(child: Child, log_dir: Path) -> str:
     """The last error a process wrote, in one line."""
     for path in (log_dir / f"{child.name}.log", child.log):
         try:
-            lines = path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+            written = path.read_bytes()
+            lines = written[-LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
         except OSError:
             continue
+        if len(written) > LOG_TAIL_BYTES:
+            del lines[0]  # the end of a line
         for line in reversed(lines):
             try:
                 entry = jsontext.loads(line)

@@ -5,7 +5,9 @@ In the development profile what is missing is made here and said; a production p
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import ipaddress
 import logging
 import shutil
 import socket
@@ -25,7 +27,7 @@ from attest.evidence.enrol import enrol_locally
 from attest.ledger.anchors import write_anchors
 from attest.proof import Curve
 from attest.tpm import Swtpm, TpmChoice, TpmDevice, find_tcti
-from fieldbus.opcua import Identity, TrustList, create_identity, load_certificate, load_identity
+from fieldbus.opcua import CertificateError, Identity, TrustList, create_identity, load_certificate, load_identity
 from sitsedge.config import Deployment, GateFile, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
 from sitsedge.config.deployment import ReplayPlant, deployment_digest
@@ -91,7 +93,10 @@ def check_mode(deployment: Deployment, attestation_mode: str) -> None:
 
 
 def check_ports(deployment: Deployment, gate: GateFile) -> None:
-    """The ports this deployment will listen on must be free. Raises :class:`SitsError` ``port-in-use``."""
+    """The ports this deployment will listen on must be free, and each asked for once.
+
+    Raises :class:`SitsError` ``port-in-use``, ``port-twice``, ``address-unknown`` (none of this machine's).
+    """
     wanted: list[tuple[int, str, int]] = []
     if isinstance(deployment.source, UadpSource):
         if int(deployment.source.address.split(".")[0]) < 224:
@@ -105,20 +110,42 @@ def check_ports(deployment: Deployment, gate: GateFile) -> None:
             wanted.append((socket.SOCK_STREAM, url.hostname, url.port))
     if deployment.server is not None:
         wanted.append((socket.SOCK_STREAM, deployment.server.address, deployment.server.port))
-    for kind, address, port in wanted:
+    for number, (kind, address, port) in enumerate(wanted):
+        name = "TCP" if kind == socket.SOCK_STREAM else "UDP"
+        if any(_overlap((kind, address, port), other) for other in wanted[:number]):
+            raise SitsError("port-twice", found=f"{name} port {port} for two things", expected="a port for each")
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind) as probe:
             if kind == socket.SOCK_STREAM:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((address, port))
             except OSError as error:
-                name = "TCP" if kind == socket.SOCK_STREAM else "UDP"
+                if error.errno == errno.EADDRNOTAVAIL:
+                    raise SitsError(
+                        "address-unknown",
+                        found=f"{address}, which is no address of this machine",
+                        expected="one of its own to listen at",
+                        hint="correct the address in the file, or bring the network interface up",
+                    ) from error
                 raise SitsError(
                     "port-in-use",
                     found=f"{name} {address}:{port}: {error.strerror}",
                     expected="a free port",
                     hint="stop the other program (perhaps another deployment) or change the port in the file",
                 ) from error
+
+
+def _overlap(one: tuple[int, str, int], other: tuple[int, str, int]) -> bool:
+    """Whether two sockets (kind, host, port) cannot both listen."""
+    hosts = {"127.0.0.1" if host == "localhost" else host for host in (one[1], other[1])}
+    return one[0] == other[0] and one[2] == other[2] and (len(hosts) == 1 or any(map(_everywhere, hosts)))
+
+
+def _everywhere(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def prepare(
@@ -195,7 +222,7 @@ def _certificates(deployment: Deployment, gate: GateFile, state: StateDir, base:
     if deployment.server is not None:
         names.append(APPLIANCE)
     for name in names:
-        identity = _identity(deployment, state, name)
+        identity = application_identity(deployment, state, name)
         folders = {
             "gate": ("plc-trusted", "plc-gate"),
             "operator": ("plc-trusted", "plc-operator"),
@@ -207,14 +234,20 @@ def _certificates(deployment: Deployment, gate: GateFile, state: StateDir, base:
         load_certificate(pinned_certificate(station, base, state.pki))
 
 
-def _identity(deployment: Deployment, state: StateDir, name: str) -> Identity:
+def application_identity(deployment: Deployment, state: StateDir, name: str) -> Identity:
+    """Our certificate and key called ``name``; a development profile makes them. Raises CertificateError."""
     certificate, key = state.pki / f"{name}.der", state.pki / f"{name}.key.pem"
     if not certificate.exists() and not key.exists() and deployment.profile == "development":
         uri = f"urn:sits-edge:{deployment.name}:{name}"
         own = deployment.server if name == APPLIANCE else None
         hosts = ("127.0.0.1", "localhost") if own is None else own.host_names
         return create_identity(state.pki, name, application_uri=uri, hosts=hosts)
-    return load_identity(certificate, key)
+    try:
+        return load_identity(certificate, key)
+    except CertificateError as error:
+        if error.code == "file-unreadable" and not error.hint:
+            error.hint = f"a production profile makes no certificates: install {certificate} and {key.name} (0600)"
+        raise
 
 
 def ensure_module(

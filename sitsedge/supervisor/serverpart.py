@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from fieldbus.opcua import TrustList
 from sitsedge.config import Deployment, GateFile
 from sitsedge.config.sources import Bridged
 from sitsedge.config.stations import OpcUaStation
@@ -45,6 +46,23 @@ def check_server_files(deployment: Deployment, config: Path, state: StateDir) ->
     users = users_file(deployment, config, state)
     if users.exists():
         UserBook.load(users)
+
+
+def server_words(deployment: Deployment, config: Path, state: StateDir) -> list[str]:
+    """For people: where the server will be, and whom it lets in so far."""
+    if deployment.server is None:
+        return ["OPC UA server none"]
+    from fieldbus.opcua.server import UserBook  # loads asyncua: only for who runs a server
+
+    book, trusted = users_file(deployment, config, state), trusted_folder(deployment, config, state)
+    applications = len(TrustList(trusted).files()) if trusted.is_dir() else 0
+    names = len(UserBook.load(book).users()) if book.exists() else 0
+    words = [f"OPC UA server {deployment.server.endpoint}: trusts {applications} application(s), knows {names} user(s)"]
+    if not applications:
+        words.append(f"nobody can connect to it: no certificate in {trusted} (sitsctl server trust add)")
+    if not names:
+        words.append(f"nobody can sign in to it: no user in {book} (sitsctl server users set)")
+    return words
 
 
 def server_config(

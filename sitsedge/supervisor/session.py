@@ -25,7 +25,7 @@ from sitsedge.supervisor.groupkeys import key_path
 from sitsedge.supervisor.prepare import Prepared, measure_application, prepare
 from sitsedge.supervisor.revision import commit_revision
 from sitsedge.supervisor.sealfiles import RESIDENT, seal_authority
-from sitsedge.supervisor.serverpart import SERVER_MODULE, Revival, server_config
+from sitsedge.supervisor.serverpart import SERVER_MODULE, Revival, server_config, server_words
 from sitsedge.supervisor.state import StateDir, deferred_lane
 from sitsedge.telemetry import Snapshot, read_snapshot
 from sitsedge.telemetry.process import END_COMMANDS
@@ -214,6 +214,8 @@ class Session:
             self._bridge = Revival(self._children, "bridge", BRIDGE_MODULE, files, self._say)
         if prepared.deployment.server is not None:
             self._say(f"starting the OPC UA server at {prepared.deployment.server.endpoint}")
+            for word in server_words(prepared.deployment, prepared.path, self.state)[1:]:
+                self._say(f"warning: {word}")
             data = server_config(prepared.deployment, prepared.gate, prepared.bundle, prepared.path, self.state)
             arguments = ["--config", str(self._write("server-config.json", data))]
             self._server = Revival(self._children, "server", SERVER_MODULE, arguments, self._say)

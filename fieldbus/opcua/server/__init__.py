@@ -13,15 +13,16 @@ from fieldbus.opcua.server.roles import Access, Caller, Role
 from fieldbus.opcua.server.users import UserBook
 
 if TYPE_CHECKING:
-    from fieldbus.opcua.server.secure import Figures, SessionFigures, figures, reload_identity, secure_server
+    from fieldbus.opcua.server.secure import Figures, Product, SessionFigures, figures, reload_identity, secure_server
 
-_LATER = frozenset({"Figures", "SessionFigures", "figures", "reload_identity", "secure_server"})
+_LATER = frozenset({"Figures", "Product", "SessionFigures", "figures", "reload_identity", "secure_server"})
 
 __all__ = [
     "Access",
     "Caller",
     "Figures",
     "Limits",
+    "Product",
     "Role",
     "SessionFigures",
     "UserBook",

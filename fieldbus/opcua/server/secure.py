@@ -16,6 +16,7 @@ Rules, and where each is enforced:
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import socket
 from dataclasses import dataclass
@@ -65,6 +66,16 @@ class GuardedServer(Server):  # type: ignore[misc]
                 token.SecurityPolicyUri = policy.URI
 
 
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Whose server it is. No build date: nobody recorded one."""
+
+    uri: str = "urn:sits-edge"
+    manufacturer: str = "SITS Edge"
+    name: str = "SITS Edge"
+    version: str = ""
+
+
 async def secure_server(
     url: str,
     *,
@@ -74,6 +85,7 @@ async def secure_server(
     users: UserBook | None = None,
     limits: Limits | None = None,
     name: str = "SITS Edge",
+    product: Product | None = None,
     sign_only: bool = False,
 ) -> Any:
     """An initialised, not yet started ``asyncua.Server`` under the rules above.
@@ -81,6 +93,7 @@ async def secure_server(
     ``url``: ``opc.tcp://address:port/path`` to listen at. ``trusted``: applications that may connect and read.
     ``writers``: those that may also change something (default: all trusted); variables must be writable besides.
     ``users``: names, passwords and roles; without a book nobody signs in and the writers write and call.
+    ``product``: what BuildInfo and the application's description say (OPC 10000-5, 12.5).
     ``sign_only``: also offer channels that are signed but not encrypted, for networks that are watched.
     Add nodes and rules (``Access.of(server).require``), then ``async with server:``. The caller has checked
     ``identity`` by loading it.
@@ -89,11 +102,16 @@ async def secure_server(
     internal = GuardedInternalServer(trusted=trusted, writers=writers, users=users, limits=limits)
     server = GuardedServer(iserver=internal)
     server.set_server_name(name)
+    product = product if product is not None else Product()
+    server.product_uri, server.manufacturer_name = product.uri, product.manufacturer
     server.limits.max_message_size = limits.message_bytes
     server.limits.max_chunk_count = limits.chunks
     server.limits.max_recv_buffer = server.limits.max_send_buffer = limits.chunk_bytes
     await server.init()
     await internal.tell_limits()
+    await server.set_build_info(
+        product.uri, product.manufacturer, product.name, product.version, "", dt.datetime.fromtimestamp(0, dt.UTC)
+    )
     await server.set_application_uri(identity.application_uri)
     server.set_endpoint(url)
     policies = [*_POLICIES, *(_SIGN_ONLY if sign_only else ())]
@@ -140,13 +158,18 @@ class SessionFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a running server holds, and how many connections it refused or cut off, by reason."""
+    """What a running server holds; connections it refused or cut off and sessions it lost, by reason; how often its
+    event loop was held up, and at most how long (s).
+    """
 
     connections: int
     sessions: tuple[SessionFigures, ...]
     subscriptions: int
     items: int
     refused: dict[str, int]
+    lost: dict[str, int]
+    stalls: int
+    stall_s_max: float
 
 
 def figures(server: Any) -> Figures:
@@ -164,4 +187,7 @@ def figures(server: Any) -> Figures:
         subscriptions=len(service.subscriptions),
         items=service.items(),
         refused={} if listener is None else dict(listener.counts),
+        lost={} if listener is None else dict(listener.lost),
+        stalls=0 if listener is None else listener.stalls,
+        stall_s_max=internal.pace.longest.late_s,
     )

@@ -50,4 +50,10 @@ async def _server(station: OpcUaStation, config: BridgeConfig, base: Path) -> St
     from sitsedge.bridge.stations.opcua_client import own_identity
 
     identity = own_identity(config, base, look_only=True)
-    return await check_server(station, identity=identity, base=base, source_age_ms_max=config.source_age_ms_max)
+    return await check_server(
+        station,
+        identity=identity,
+        base=base,
+        source_age_ms_max=config.source_age_ms_max,
+        leads=station.name == config.trigger,
+    )

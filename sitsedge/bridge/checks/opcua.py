@@ -23,9 +23,9 @@ FAULTS = frozenset(
 
 
 async def check_server(
-    station: OpcUaStation, *, identity: SharedIdentity, base: Path, source_age_ms_max: float
+    station: OpcUaStation, *, identity: SharedIdentity, base: Path, source_age_ms_max: float, leads: bool
 ) -> StationReport:
-    """Never raises for what the server does."""
+    """Never raises for what the server does. ``leads``: its samples make those of the whole."""
     report = StationReport(station.name, "opcua", station.endpoint)
     client: SecureClient | None = None
     try:
@@ -38,6 +38,8 @@ async def check_server(
         report.facts |= _facts(facts, subscription)
         values = await _values(subscription, [tag for tag in paths if tag not in client.missing])
         _tags(station, report, facts, values, client.missing)
+        if leads and station.trigger is None:
+            _times(report, values)
         for finding in client.findings:
             words = f"{finding.code}: {finding.text}"
             (report.faults if finding.code in FAULTS else report.warnings).append(words)
@@ -69,6 +71,17 @@ def _facts(facts: ServerFacts, subscription: ValueSubscription) -> dict[str, str
         "latency": f"a change is published within {revised.latency_ms:g} ms",
         "keep-alive": f"every {revised.keep_alive_ms:g} ms",
     }
+
+
+def _times(report: StationReport, values: dict[str, ReadResult]) -> None:
+    """A sample is made of values of one source time; a server that stamps each tag on its own never has one."""
+    known = sorted((value.t_source_ns, value.tag) for value in values.values() if value.t_source_ns is not None)
+    if known and known[0][0] != known[-1][0]:
+        apart_ms = (known[-1][0] - known[0][0]) / 10**6
+        report.warnings.append(
+            f"times-differ: {known[0][1]} and {known[-1][1]} are {apart_ms:.3f} ms apart; without 'trigger' a sample "
+            "needs one source time for all tags, so there will be none if this stays so"
+        )
 
 
 def _tags(

@@ -225,6 +225,10 @@ def test_trust_lists_are_bounded_and_strict(plant: dict[str, Identity], tmp_path
     (tmp_path / "README.txt").write_text("not a certificate, not read")
     with pytest.raises(CertificateError, match="certificate-format"):
         TrustList(tmp_path).check(plant["gate"].certificate, label="gate")
+    TrustList(tmp_path).add(plant["gate"].certificate)
+    TrustList(tmp_path).check(plant["gate"].certificate, label="gate")  # listed, whatever lies beside it
+    with pytest.raises(CertificateError, match="certificate-format"):
+        TrustList(tmp_path).check(plant["stranger"].certificate, label="stranger")
     for number in range(TRUSTED_MAX + 1):
         put(tmp_path / f"{number}.der", b"")
     with pytest.raises(CertificateError, match="trust-list-too-long"):

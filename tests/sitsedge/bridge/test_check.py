@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from fieldbus.capture import Protocol
+from fieldbus.opcua import load_identity
 from sitsedge.bridge.app import BridgeApp
 from sitsedge.bridge.checks import StationReport, check_stations
 from sitsedge.bridge.config import BridgeConfig
@@ -112,6 +113,36 @@ def test_a_source_that_publishes_is_not_asked(mill: Path, capsys: pytest.Capture
     assert (checked.exit_code, "source-unbridged" in checked.stderr) == (2, True)
     assert main(command) == 2
     assert "source-unbridged" in capsys.readouterr().err
+
+
+async def test_tags_of_several_times_are_named_where_a_sample_needs_one(source: Source, folder: Path) -> None:
+    now = 1_800_000_000 * 10**9
+    source.write_rows({"a": [1.0, 0, now], "b": [2.0, 0, now + 5 * 10**6], "c": [3.0, 0, now]})
+    station = server_station(source.port)
+    [report] = await meet(folder, station)
+    assert [word for word in report.warnings if word.startswith("times-differ: a and b are 5.000 ms apart")]
+    [report] = await meet(folder, {**station, "trigger": "Plant/a"})
+    assert not any(word.startswith("times-differ") for word in report.warnings)
+    source.write(now + 10**9, a=1.0, b=2.0, c=3.0)
+    [report] = await meet(folder, station)
+    assert not any(word.startswith("times-differ") for word in report.warnings)
+
+
+async def test_the_clients_certificate_is_there_before_the_first_start(tmp_path: Path) -> None:
+    (tmp_path / "gate.yaml").write_text("version: 1\n", encoding="utf-8")
+    head, _, tail = GOOD.partition("source:")
+    source = f"""source:
+  protocol: opcua
+  bridge_port: {free_port()}
+  endpoint: opc.tcp://127.0.0.1:{free_port()}
+  namespace: urn:x
+  tags: [{{name: temperature, unit: "°C", path: T}}]
+cycle:"""
+    path = tmp_path / "deployment.yaml"
+    path.write_text(head + source + tail.partition("cycle:")[2], encoding="utf-8")
+    command = ["fieldbus", "check", "--config", str(path), "--state-dir", str(tmp_path / "s"), "--output", "json"]
+    await asyncio.to_thread(CliRunner().invoke, app, command)
+    assert load_identity(tmp_path / "s/pki/bridge.der", tmp_path / "s/pki/bridge.key.pem")
 
 
 @pytest.mark.parametrize("output", ["text", "json"])

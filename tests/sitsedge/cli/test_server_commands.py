@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from fieldbus.opcua import TrustList, create_identity, load_certificate
+from fieldbus.opcua import CertificateError, TrustList, create_identity, load_certificate
 from fieldbus.opcua.server import Role, UserBook
 from sitsedge.cli.main import app
 from sitsedge.cli.secret_input import from_descriptor
@@ -140,6 +140,25 @@ def test_trust(tmp_path: Path) -> None:
     assert added["sha256"] == identity.thumbprint
     assert run("trust", "list", "--state-dir", tmp_path)["trusted"] == [added]
     TrustList(tmp_path / "pki" / "appliance-trusted").check(load_certificate(identity.certificate_path), label="it")
+
+
+def test_trust_is_taken_back_by_fingerprint(tmp_path: Path) -> None:
+    one, two = (create_identity(tmp_path / "c", name, application_uri=f"urn:{name}") for name in ("one", "two"))
+    for identity in (one, two):
+        run("trust", "add", identity.certificate_path, "--state-dir", tmp_path)
+    folder = tmp_path / "pki" / "appliance-trusted"
+    (folder / "key.pem").write_text("no certificate")
+    for wrong in (one.thumbprint[:7], "", "00000000"):
+        answer = run("trust", "remove", wrong, "--state-dir", tmp_path, code=2)
+        assert answer["error"]["code"] == "certificate-unknown"
+    assert (
+        run("trust", "remove", one.thumbprint[:8].upper(), "--state-dir", tmp_path)["removed"]["application"]
+        == "urn:one"
+    )
+    left = run("trust", "list", "--state-dir", tmp_path)
+    assert ([item["application"] for item in left["trusted"]], left["unusable"]) == (["urn:two"], ["key.pem"])
+    with pytest.raises(CertificateError):
+        TrustList(folder).check(one.certificate, label="one")
 
 
 def test_what_is_no_certificate(tmp_path: Path) -> None:

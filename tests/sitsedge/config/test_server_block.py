@@ -21,9 +21,9 @@ LINE = GOOD.count("\n") + 1  # of 'server:'
 # rule: (replaced text, new text, line after 'server:', words that the message must hold)
 RULES = {
     "unknown-key": ("  hosts:", "  colour: red\n  hosts:", 3, "unknown key 'colour'"),
-    "no-port": ("example:4840", "example", 1, "pattern"),
+    "no-port": ("example:4840", "example", 1, "opc.tcp://HOST:PORT"),
     "port-range": (":4840", ":99999", 0, "port of 1 to 65535"),
-    "another-scheme": ("opc.tcp", "https", 1, "pattern"),
+    "another-scheme": ("opc.tcp", "https", 1, "opc.tcp://HOST:PORT"),
     "every-address-is-asked-for-by-bind": ("edge-7.plant.example", "0.0.0.0", 0, "'bind: 0.0.0.0'"),
     "a-host-name-needs-bind": ("  bind: 10.0.0.7\n", "", 0, "'bind'"),
     "bind-is-an-address": ("bind: 10.0.0.7", "bind: edge-7", 2, "IP address"),

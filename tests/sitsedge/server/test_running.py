@@ -141,6 +141,8 @@ def test_reads_mode_command_and_health(server: Server, peer: Peer) -> None:
     assert bytes.fromhex(record["hex"]) == data
     assert gap == pytest.approx(150 * SCALES[0])
     assert index > 0
+    build = peer.ask("read", ids=["i=2262", "i=2263", "i=2261"])["values"]  # BuildInfo: ProductUri, Manufacturer, Name
+    assert build == ["urn:sits-edge", "SITS Edge", "test"]
 
 
 DI_URI, OURS = "http://opcfoundation.org/UA/DI/", "urn:sits-edge:appliance"
@@ -174,6 +176,7 @@ async def test_whoever_asks_is_told_our_own_endpoints(server: Server) -> None:
     assert {endpoint.SecurityMode for endpoint in told} == {ua.MessageSecurityMode.SignAndEncrypt}
     policies = {endpoint.SecurityPolicyUri.rpartition("#")[2] for endpoint in told}
     assert policies == {"Basic256Sha256", "Aes256_Sha256_RsaPss"}
+    assert {endpoint.Server.ProductUri for endpoint in told} == {"urn:sits-edge"}
 
 
 def test_the_name_of_ours_that_a_client_used_is_answered_with() -> None:
@@ -254,6 +257,7 @@ def test_an_alarm_is_raised_acknowledged_confirmed_and_gone(server: Server, peer
     assert raised["Retain"] is True
     condition = raised["ConditionId"]
     assert peer.ask("read", ids=[nid("DeviceHealth")])["values"] == [1]
+    assert peer.ask("read", ids=[nid("PlcAuto")])["status"] == ["BadNoData"]  # nobody knows now
 
     refreshed = peer.ask("call", object=CONDITION_TYPE, method=REFRESH, args=[["uint32", number]])
     assert refreshed["status"] == "Good"
@@ -336,6 +340,27 @@ def test_observers_look_and_change_nothing(server: Server) -> None:
             assert looking.ask("write", id=nid("Mode"), int32=0)["status"] in ("BadUserAccessDenied", "BadNotWritable")
         finally:
             looking.end()
+
+
+def test_a_lost_session_is_in_the_log_with_its_reason(server: Server) -> None:
+    gone = connect(server, *PEERS["asyncua-Basic256Sha256"])
+    before = server.until(lambda data: data["sessions"] > 0)["sessions_lost"]
+    gone.kill()
+    server.until(lambda data: sum(data["sessions_lost"].values()) > sum(before.values()))
+    log = (server.root / "logs" / "server.log").read_text()
+    assert "lost the session of olga at urn:test:control-room from ('127.0.0.1'" in log
+    assert "timeout 600 s" in log
+
+
+@pytest.mark.slow
+def test_a_server_that_was_held_up_says_so_and_by_what(server: Server) -> None:
+    server.process.send_signal(signal.SIGSTOP)
+    time.sleep(2.5)  # it is what is tested: nothing happens
+    server.process.send_signal(signal.SIGCONT)
+    data = server.until(lambda data: data["stalls"] > 0)
+    assert data["stall_ms_max"] > 1500.0
+    assert "held up for" in (server.root / "logs" / "server.log").read_text()
+    connect(server, *PEERS["asyncua-Basic256Sha256"]).end()
 
 
 OTHERS = ["unsecured", "untrusted", "wrong-password", "unknown-user"]

@@ -9,20 +9,25 @@ import socket
 import threading
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from cryptography import x509
+from typer.testing import CliRunner
 
-from fieldbus.opcua import OpcUaError, load_certificate, load_identity
+from fieldbus.opcua import CertificateError, OpcUaError, TrustList, create_identity, load_certificate, load_identity
+from sitsedge.cli.main import app
 from sitsedge.config import load_model
+from sitsedge.config.server import ServerBlock
+from sitsedge.errors import SitsError
 from sitsedge.gate.control import request_mode, request_step_down
 from sitsedge.modules import Bundle
 from sitsedge.server.config import ServerConfig
 from sitsedge.server.modelconfig import alarms_of, model_config
 from sitsedge.supervisor import serverpart
-from sitsedge.supervisor.children import Children
-from sitsedge.supervisor.prepare import _certificates, load_files
-from sitsedge.supervisor.serverpart import Revival, check_server_files, server_config
+from sitsedge.supervisor.children import Child, Children, last_words
+from sitsedge.supervisor.prepare import _certificates, application_identity, check_ports, load_files
+from sitsedge.supervisor.serverpart import Revival, check_server_files, server_config, server_words
 from sitsedge.supervisor.state import StateDir
 from tests.sitsedge.conftest import EXAMPLE, free_port
 
@@ -91,6 +96,49 @@ def test_a_development_profile_makes_a_certificate_for_every_name(mill: Path, tm
     assert [str(ip) for ip in names.value.get_values_for_type(x509.IPAddress)] == ["10.0.0.9", "127.0.0.1"]
 
 
+def test_ports_are_each_for_one_thing_and_addresses_our_own(mill: Path) -> None:
+    deployment, gate, _ = load_files(mill)
+    assert gate.plc is not None
+    port = urlsplit(gate.plc.endpoint).port
+    for block, code in (
+        ({"endpoint": f"opc.tcp://localhost:{port}"}, "port-twice"),
+        ({"endpoint": f"opc.tcp://edge:{port}", "bind": "0.0.0.0"}, "port-twice"),
+        ({"endpoint": "opc.tcp://192.0.2.1:4840"}, "address-unknown"),  # RFC 5737: nobody's
+    ):
+        changed = deployment.model_copy(update={"server": ServerBlock.model_validate(block)})
+        with pytest.raises(SitsError, match=code):
+            check_ports(changed, gate)
+
+
+def test_a_missing_certificate_in_production_says_what_to_do(mill: Path, tmp_path: Path) -> None:
+    deployment = load_files(mill)[0].model_copy(update={"profile": "production"})
+    with pytest.raises(CertificateError, match=r"install .*appliance\.der") as caught:
+        application_identity(deployment, StateDir(tmp_path), "appliance")
+    assert caught.value.code == "file-unreadable"
+
+
+def test_who_can_come_in_is_said_before_somebody_tries(mill: Path, tmp_path: Path) -> None:
+    assert server_words(load_files(mill)[0], mill, StateDir(tmp_path / "s")) == ["OPC UA server none"]
+    path = with_server(mill)
+    deployment, _, _ = load_files(path)
+    state = StateDir(tmp_path / "s")
+    state.create()
+    nobody = server_words(deployment, path, state)
+    assert ["connect" in nobody[1], "sign in" in nobody[2]] == [True, True]
+    scada = create_identity(tmp_path / "c", "scada", application_uri="urn:plant:scada")
+    TrustList(state.appliance_trusted).add(scada.certificate)
+    assert [word.partition(":")[0] for word in server_words(deployment, path, state)[1:]] == [
+        "nobody can sign in to it"
+    ]  # fmt: skip
+
+
+def test_the_last_words_are_whole_lines(tmp_path: Path) -> None:
+    child = Child("server", None, tmp_path / "server.stderr")  # type: ignore[arg-type]
+    line = json.dumps({"level": "warning", "msg": "x" * 150}) + "\n"
+    (tmp_path / "server.log").write_text(line * 100)
+    assert last_words(child, tmp_path) == "no message"
+
+
 def test_a_book_of_users_that_others_can_read_stops_the_start(mill: Path, tmp_path: Path) -> None:
     path = with_server(mill)
     deployment, _, _ = load_files(path)
@@ -101,6 +149,9 @@ def test_a_book_of_users_that_others_can_read_stops_the_start(mill: Path, tmp_pa
     state.users.chmod(0o644)
     with pytest.raises(OpcUaError, match="users-permissions"):
         check_server_files(deployment, path, state)
+    command = ["deploy", "--config", str(path), "--state-dir", str(state.root), "--dry-run"]
+    tried = CliRunner().invoke(app, command)
+    assert (tried.exit_code != 0, "users-permissions" in tried.stderr) == (True, True)
 
 
 def test_a_server_that_dies_is_started_again_ever_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
