@@ -165,7 +165,6 @@ def _dry_run(config: Path, attestation_mode: str, state_dir: Path | None, output
         f"source {deployment.source.protocol} with {len(deployment.field_names)} fields",
         f"attestation {attestation_mode}, simulated TPM {simulated}",
         f"proof {deployment.cycle.proof}, PLC {'none' if gate.plc is None else gate.plc.endpoint}",
-        f"OPC UA server {'none' if deployment.server is None else deployment.server.endpoint}",
         *server_words(deployment, config, state),
         _try_module(deployment, config, gate, gate_path),
     ]

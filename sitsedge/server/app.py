@@ -17,7 +17,7 @@ from asyncua import ua
 
 from attest.command import Refusal
 from fieldbus.opcua import CertificateError, TrustList, load_identity
-from fieldbus.opcua.server import Access, Product, Role, UserBook, reload_identity, secure_server
+from fieldbus.opcua.server import Access, Product, Role, UserBook, figures, reload_identity, secure_server
 from sitsedge.server.alarms import ALARMS, Finding, worst
 from sitsedge.server.conditions import AlarmServer, supertypes
 from sitsedge.server.config import ServerConfig
@@ -259,14 +259,19 @@ class ServerApp:
 
     def _snapshot(self, state: str) -> None:
         active = sorted(name for name, finding in self._findings.items() if finding.active)
-        iserver = getattr(self._server, "iserver", None)
+        seen = None if self._server is None else figures(self._server)
         data: dict[str, Any] = {
             "endpoint": self._config.endpoint,
             "device_health": worst(dict(self._findings)).value,
             "alarms": {name: self._findings[name].message or ALARMS[name].meaning for name in active},
             "unacknowledged": sorted(name for name, item in self._memory.conditions.items() if not item.acked),
-            "sessions": 0 if iserver is None else len(iserver._external_sessions),
-            "subscriptions": 0 if iserver is None else len(iserver.subscription_service.subscriptions),
+            "sessions": 0 if seen is None else len(seen.sessions),
+            "sessions_lost": {} if seen is None else seen.lost,
+            "connections": 0 if seen is None else seen.connections,
+            "connections_refused": {} if seen is None else seen.refused,
+            "subscriptions": 0 if seen is None else seen.subscriptions,
+            "stalls": 0 if seen is None else seen.stalls,
+            "stall_ms_max": 0.0 if seen is None else round(1000 * seen.stall_s_max, 1),
             "certificate_days": self._certificate_days(),
             "looks": self._looks,
             "look_ms_max": round(1000 * self._longest_look_s, 1),

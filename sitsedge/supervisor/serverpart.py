@@ -42,9 +42,9 @@ def check_server_files(deployment: Deployment, config: Path, state: StateDir) ->
 
 
 def server_words(deployment: Deployment, config: Path, state: StateDir) -> list[str]:
-    """For people: where the server will be, and whom it lets in so far. Nothing for a deployment without one."""
+    """For people: where the server will be, and whom it lets in so far."""
     if deployment.server is None:
-        return []
+        return ["OPC UA server none"]
     from fieldbus.opcua.server import UserBook  # loads asyncua: only for who runs a server
 
     book, trusted = users_file(deployment, config, state), trusted_folder(deployment, config, state)

@@ -48,6 +48,11 @@ class Peer:
             raise PeerError(answer["error"])
         return answer
 
+    def kill(self) -> None:
+        """End it without a word to the server."""
+        self._process.kill()
+        self.end()
+
     def end(self) -> None:
         """Close the session and the process."""
         if self._process.poll() is None:

@@ -12,6 +12,7 @@ Rules, each kept before asyncua decodes anything (``shape`` walks the bytes firs
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING, Any
@@ -121,6 +122,7 @@ class GuardedProcessor(UaProcessor):  # type: ignore[misc]
         self._connection = GuardedConnection(SecurityPolicyNone(), self._limits, iserver.guard)
         self._greeted = False
         self.opened_at = 0.0
+        self.end_reason = "its connection ended"
 
     @property
     def secured(self) -> bool:
@@ -323,6 +325,16 @@ class GuardedProcessor(UaProcessor):  # type: ignore[misc]
         response.Parameters.Results = await session.browse_next(params)
         self.send_response(requesthdr.RequestHandle, seqhdr, response)
         return True
+
+    async def close(self) -> None:
+        """As asyncua's; the session is told what its connection ended of."""
+        if self.session is not None:
+            self.session.end_reason = self.session.end_reason or self.end_reason
+        await super().close()
+
+    async def _session_watchdog_loop(self) -> None:
+        """Until it is cancelled: a session watches over its own time, by the server's pace."""
+        await asyncio.get_running_loop().create_future()
 
     def _should_close_session_on_transport_loss(self) -> bool:
         return self.session is not None

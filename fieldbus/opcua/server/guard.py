@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives import hashes
 from fieldbus.opcua.certificates import TrustList, application_uris
 from fieldbus.opcua.errors import CertificateError
 from fieldbus.opcua.server.limits import Limits
+from fieldbus.opcua.server.pace import Pace
 from fieldbus.opcua.server.rate import Rates
 from fieldbus.opcua.server.roles import Access
 from fieldbus.opcua.server.session import GuardedSession
@@ -114,6 +115,7 @@ class GuardedInternalServer(InternalServer):  # type: ignore[misc]
         self.trusted = trusted
         self.users = users
         self.guard = limits
+        self.pace = Pace()
         self.access = Access()
         self.sign_in = SignIn(users) if users is not None else None
         super().__init__(user_manager=TrustedUsers(trusted, writers if writers is not None else trusted))
@@ -127,6 +129,8 @@ class GuardedInternalServer(InternalServer):  # type: ignore[misc]
         self.max_subscriptions = limits.subscriptions
         self.max_monitored_item_queue_size = limits.queue_size
         self.max_connections = limits.connections
+        self.note_lost: Callable[[GuardedSession, str], None] = _unheard
+        """Told of a session that its client did not close, and of what it ended; the listener's."""
         self._activations = Rates(per_s=limits.activations_per_s, burst=8 * limits.activations_per_s)
         self._handshakes = Rates(per_s=limits.handshakes_per_s, burst=2 * limits.handshakes_per_s)
 
@@ -170,6 +174,11 @@ class GuardedInternalServer(InternalServer):  # type: ignore[misc]
             raise ServiceError(Code.BadTooManySessions)
         return GuardedSession(self, name, application_uri=uri, thumbprint=thumbprint)
 
+    def session_of(self, session_id: ua.NodeId) -> GuardedSession | None:
+        """The living session with this identifier."""
+        living: list[GuardedSession] = list(self._external_sessions.values())
+        return next((session for session in living if session.session_id == session_id), None)
+
     def application(self, certificate: bytes, *, label: str) -> x509.Certificate:
         """The trusted certificate, or ServiceError."""
         try:
@@ -181,6 +190,10 @@ class GuardedInternalServer(InternalServer):  # type: ignore[misc]
             _log.warning("refused a client: %s", error)
             raise ServiceError(_REFUSALS.get(error.code, Code.BadSecurityChecksFailed)) from error
         return parsed
+
+
+def _unheard(_session: GuardedSession, _reason: str) -> None:
+    """Before there is a listener nobody has a session."""
 
 
 def _told(limits: Limits) -> list[tuple[str, Any]]:

@@ -15,14 +15,12 @@ from cryptography.hazmat.primitives import hashes
 from fieldbus.opcua.certificates import check_validity
 from fieldbus.opcua.errors import CertificateError
 from fieldbus.opcua.server.guard import GuardedInternalServer
+from fieldbus.opcua.server.pace import TURN_S
 from fieldbus.opcua.server.rate import Rate, Rates
+from fieldbus.opcua.server.session import GuardedSession
 from fieldbus.opcua.server.transport import GuardedProtocol
 
 _log = logging.getLogger(__name__)
-
-WATCH_S = 0.25
-"""How often deadlines are looked at; they are seconds."""
-
 
 NOTES_PER_S, NOTES_BURST = 1.0, 50.0
 """Lines in the log about refused and cut off clients; all are counted, a flood of them is not all written."""
@@ -37,10 +35,17 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
         super().__init__(iserver, hostname, port, limits)
         per_s = iserver.guard.connections_per_s
         self._rates = Rates(per_s=per_s, burst=per_s)
+        iserver.note_lost = self.note_lost
         self._watch_task: asyncio.Task[None] | None = None
         self._notes = Rate(per_s=NOTES_PER_S, burst=NOTES_BURST)
         self.counts: Counter[str] = Counter()
         """Connections refused or cut off, by reason."""
+
+        self.lost: Counter[str] = Counter()
+        """Sessions that ended without their client having closed them, by reason."""
+
+        self.stalls = 0
+        """How often the event loop was held up for long."""
 
     @property
     def policies(self) -> list[Any]:
@@ -78,6 +83,12 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
         if self._notes.take(time.monotonic()):
             _log.warning("cut off %s: %s%s", peer, reason, f" ({more})" if more else "")
 
+    def note_lost(self, session: GuardedSession, reason: str) -> None:
+        """The same for a session that its client did not close."""
+        self.lost[reason] += 1
+        if self._notes.take(time.monotonic()):
+            _log.warning("lost %s", session.account(reason))
+
     def admit(self, newcomer: GuardedProtocol) -> bool:
         """Whether there is room; makes some by ending the oldest connection that has no session yet."""
         limits = self.iserver.guard
@@ -95,15 +106,24 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
     async def _watch(self) -> None:
         checked = time.monotonic()
         while True:
-            await asyncio.sleep(WATCH_S)
-            now = time.monotonic()
+            await asyncio.sleep(TURN_S)
+            self._turn()
+            now, lived = time.monotonic(), self.iserver.pace.now()
             for client in list(self.clients):
-                reason = client.overdue(now)
+                reason = client.overdue(lived, now)
                 if reason is not None:
                     client.abort(reason)
             if now - checked >= self.iserver.guard.trust_check_s:
                 checked = now
                 await self._check_trust()
+
+    def _turn(self) -> None:
+        stall = self.iserver.pace.turn()
+        if stall is None:
+            return
+        self.stalls += 1
+        if self._notes.take(time.monotonic()):
+            _log.warning("%s; clients that were not answered may have hung up", stall)
 
     async def _check_trust(self) -> None:
         """End the connections of certificates no longer trusted or past their term.

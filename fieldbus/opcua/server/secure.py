@@ -158,13 +158,18 @@ class SessionFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a running server holds, and how many connections it refused or cut off, by reason."""
+    """What a running server holds; connections it refused or cut off and sessions it lost, by reason; how often its
+    event loop was held up, and at most how long (s).
+    """
 
     connections: int
     sessions: tuple[SessionFigures, ...]
     subscriptions: int
     items: int
     refused: dict[str, int]
+    lost: dict[str, int]
+    stalls: int
+    stall_s_max: float
 
 
 def figures(server: Any) -> Figures:
@@ -182,4 +187,7 @@ def figures(server: Any) -> Figures:
         subscriptions=len(service.subscriptions),
         items=service.items(),
         refused={} if listener is None else dict(listener.counts),
+        lost={} if listener is None else dict(listener.lost),
+        stalls=0 if listener is None else listener.stalls,
+        stall_s_max=internal.pace.longest.late_s,
     )

@@ -5,6 +5,7 @@ asyncua 2.1.0 looks subscriptions up by number alone, counts nothing per request
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import logging
 import secrets
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from asyncua import ua
 from asyncua.common.callback import CallbackType, ServerItemCallback
 from asyncua.common.utils import ServiceError
-from asyncua.server.internal_session import InternalSession
+from asyncua.server.internal_session import InternalSession, SessionState
 
 from fieldbus.opcua.errors import OpcUaError
 from fieldbus.opcua.server import filters, writes
@@ -50,7 +51,43 @@ class GuardedSession(InternalSession):  # type: ignore[misc]
         self.grant: Grant | None = None
         self._points: dict[bytes, tuple[list[Any], int]] = {}
         self.external = True
+        self.end_reason = ""
+        """Of what its connection ended, or that it was silent for too long; empty: its client closed it."""
+        self.touch()
+        self._began = self._last_activity
         iserver.register_external_session(self)
+
+    # --- its life: by the server's pace, as time in which no request could be read is not its client's silence ---
+
+    def touch(self) -> None:
+        """A request came."""
+        self._last_activity = self.iserver.pace.now()
+
+    async def _timeout_loop(self) -> None:
+        while self.state is not SessionState.Closed:
+            timeout = self.session_timeout or 0.0
+            left = timeout - (self.iserver.pace.now() - self._last_activity)
+            if left <= 0.0:
+                self.end_reason = self.end_reason or "no request within its timeout"
+                await self.close_session(True)
+                return
+            await asyncio.sleep(min(left, max(timeout / 4, 0.1)))
+
+    async def close_session(self, delete_subs: bool = True) -> None:
+        """Ends it, and says why where its client did not ask for it."""
+        if self.state is SessionState.Activated and self.end_reason:
+            self.iserver.note_lost(self, self.end_reason)
+        await super().close_session(delete_subs)
+
+    def account(self, reason: str) -> str:
+        """For the log: whose session, of what it ended, and how it had been."""
+        user = self.grant.name if self.grant is not None else "nobody signed in"
+        now = self.iserver.pace.now()
+        return (
+            f"the session of {user} at {self.application_uri} from {self.name}: {reason}; it lasted"
+            f" {now - self._began:.0f} s, its last request came {now - self._last_activity:.1f} s before,"
+            f" {len(self.own_subscriptions())} subscriptions, timeout {self.session_timeout or 0.0:.0f} s"
+        )
 
     # --- who asks ---
 

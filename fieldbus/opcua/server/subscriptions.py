@@ -7,9 +7,12 @@ reported), and a change of status is reported whatever the deadband.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import dataclasses
+import logging
 import math
+import time
 from typing import Any
 
 from asyncua import ua
@@ -19,6 +22,8 @@ from asyncua.server.monitored_item_service import MonitoredItemService
 from asyncua.server.subscription_service import SubscriptionService
 
 from fieldbus.opcua.server.limits import Limits
+
+_log = logging.getLogger(__name__)
 
 OVERFLOW_BITS = 0x0480
 """InfoType DataValue with Overflow (OPC 10000-4, 7.39.1)."""
@@ -141,6 +146,18 @@ class GuardedSubscription(InternalSubscription):  # type: ignore[misc]
         self._kept: dict[int, int] = {}
         self.monitored_item_srv: Any = GuardedItems(self, args[1])
 
+    async def _subscription_loop(self) -> None:
+        """One cycle an interval. Those that were missed are not made up for: asyncua's loop runs them all at once after
+        it was held up, which spends the client's Publish requests on keep-alives and then its lifetime.
+        """
+        period = self.data.RevisedPublishingInterval / 1000.0
+        due = time.monotonic()
+        await self.publish_results()
+        while not self._closing:
+            due = max(due + period, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
+            await self.publish_results()
+
     async def _enqueue_event(self, mid: int, eventdata: Any, size: int, queue: dict[int, list[Any]]) -> None:
         waiting = queue.setdefault(mid, [])
         most = max(size, 1) if self._queued <= self._limits.queued_bytes else 1
@@ -220,6 +237,7 @@ class GuardedSubscriptions(SubscriptionService):  # type: ignore[misc]
 
     def __init__(self, aspace: Any, iserver: Any, limits: Limits) -> None:
         super().__init__(aspace, iserver=iserver)
+        self._iserver = iserver
         self._limits = limits
 
     async def create_subscription(
@@ -244,7 +262,7 @@ class GuardedSubscriptions(SubscriptionService):  # type: ignore[misc]
             callback,
             session_id,
             request_callback=request_callback,
-            delete_callback=lambda: self.subscriptions.pop(number, None),
+            delete_callback=lambda: self._expired(number, session_id),
             no_acks_limit=self._limits.unacknowledged,
             max_queue_size=self._limits.queue_size,
             publishing_enabled=params.PublishingEnabled,
@@ -253,6 +271,15 @@ class GuardedSubscriptions(SubscriptionService):  # type: ignore[misc]
         self.subscriptions[number] = subscription
         await subscription.start()
         return result
+
+    def _expired(self, number: int, session_id: Any) -> None:
+        self.subscriptions.pop(number, None)
+        session = self._iserver.session_of(session_id)
+        _log.warning(
+            "subscription %d of %s ended: no Publish request within its lifetime",
+            number,
+            "a session that is gone" if session is None else f"{session.application_uri} from {session.name}",
+        )
 
     def items(self) -> int:
         """Monitored items of all subscriptions."""

@@ -72,8 +72,8 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._view: Transport | None = None
-        now = time.monotonic()
-        self._idle_since = now
+        self._now = server.iserver.pace.now
+        self._idle_since = self._now()
         self._chunk_since: float | None = None
         self._message_since: float | None = None
         self._stalled_since: float | None = None
@@ -81,6 +81,7 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
         self._requests = 0
         self._rate = Rate(per_s=self._guard.requests_per_s, burst=self._guard.requests_per_s)
         self._reading_paused = False
+        self._ended = ""
 
     # --- asyncio's callbacks ---
 
@@ -105,6 +106,8 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
         """Ends session and task."""
         if self.transport is None:
             return
+        if self.processor is not None:
+            self.processor.end_reason = self._ended or (str(ex) if ex is not None else "its client hung up")
         super().connection_lost(ex)
 
     def data_received(self, data: bytes) -> None:
@@ -118,7 +121,7 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
     def pause_writing(self) -> None:
         """The client does not read."""
         self._may_write.clear()
-        self._stalled_since = time.monotonic()
+        self._stalled_since = self._now()
         if self._view is not None:
             self._view.writable = False
 
@@ -172,7 +175,7 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
             if not data:
                 self._chunk_since = None
             elif self._chunk_since is None:
-                self._chunk_since = time.monotonic()
+                self._chunk_since = self._now()
             self._resume()
             return None
         chunk = bytes(data[:size])
@@ -199,10 +202,11 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
         if not self.processor.connection.gathering():
             self._message_since = None
         elif self._message_since is None:
-            self._message_since = time.monotonic()
+            self._message_since = self._now()
         return bool(keep)
 
     def _refuse(self, status: int, reason: str) -> None:
+        self._ended = reason
         self._server.note(ua.StatusCode(status).name, self.peer_name, reason)
         if self._view is not None:
             message = ua.ErrorMessage(ua.StatusCode(status), reason)
@@ -211,11 +215,12 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
     def close(self) -> None:
         """Close after what is queued is sent; the server's watch cuts off who does not read it."""
         if self.transport is not None and not self.transport.is_closing():
-            self._closing_since = time.monotonic()
+            self._closing_since = self._now()
             self.transport.close()
 
     def abort(self, reason: str) -> None:
         """Close at once and forget what is queued."""
+        self._ended = self._ended or reason
         self._server.note(reason, self.peer_name)
         if self.transport is not None:
             self.transport.abort()
@@ -226,11 +231,14 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
         """Whether no session is activated on this connection."""
         return self.processor is None or not self.processor.active()
 
-    def overdue(self, now: float) -> str | None:
-        """Why the connection has to end, or None."""
+    def overdue(self, lived: float, now: float) -> str | None:
+        """Why the connection has to end, or None. ``lived``: by the server's pace, ``now``: by the clock.
+
+        Only the term of the channel's keys goes by the clock.
+        """
         limits, processor = self._guard, self.processor
         if not self.pending():
-            self._idle_since = now
+            self._idle_since = lived
         waits = (
             (self._chunk_since, limits.chunk_s, "a chunk that does not end"),
             (self._message_since, limits.message_s, "a message that does not end"),
@@ -239,7 +247,7 @@ class GuardedProtocol(OPCUAProtocol):  # type: ignore[misc]
             (self._idle_since, limits.activation_s, "no active session"),
         )
         for since, longest, reason in waits:
-            if since is not None and now - since > longest:
+            if since is not None and lived - since > longest:
                 return reason
         if processor is not None and processor.connection.expired(now):
             return "the channel was not renewed"

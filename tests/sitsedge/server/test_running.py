@@ -317,6 +317,27 @@ def test_observers_look_and_change_nothing(server: Server) -> None:
             looking.end()
 
 
+def test_a_lost_session_is_in_the_log_with_its_reason(server: Server) -> None:
+    gone = connect(server, *PEERS["asyncua-Basic256Sha256"])
+    before = server.until(lambda data: data["sessions"] > 0)["sessions_lost"]
+    gone.kill()
+    server.until(lambda data: sum(data["sessions_lost"].values()) > sum(before.values()))
+    log = (server.root / "logs" / "server.log").read_text()
+    assert "lost the session of olga at urn:test:control-room from ('127.0.0.1'" in log
+    assert "timeout 600 s" in log
+
+
+@pytest.mark.slow
+def test_a_server_that_was_held_up_says_so_and_by_what(server: Server) -> None:
+    server.process.send_signal(signal.SIGSTOP)
+    time.sleep(2.5)  # it is what is tested: nothing happens
+    server.process.send_signal(signal.SIGCONT)
+    data = server.until(lambda data: data["stalls"] > 0)
+    assert data["stall_ms_max"] > 1500.0
+    assert "held up for" in (server.root / "logs" / "server.log").read_text()
+    connect(server, *PEERS["asyncua-Basic256Sha256"]).end()
+
+
 OTHERS = ["unsecured", "untrusted", "wrong-password", "unknown-user"]
 
 

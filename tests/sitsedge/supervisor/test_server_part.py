@@ -118,6 +118,7 @@ def test_a_missing_certificate_in_production_says_what_to_do(mill: Path, tmp_pat
 
 
 def test_who_can_come_in_is_said_before_somebody_tries(mill: Path, tmp_path: Path) -> None:
+    assert server_words(load_files(mill)[0], mill, StateDir(tmp_path / "s")) == ["OPC UA server none"]
     path = with_server(mill)
     deployment, _, _ = load_files(path)
     state = StateDir(tmp_path / "s")

@@ -14,13 +14,16 @@ from asyncua import ua
 from asyncua.common.events import Event
 from asyncua.common.utils import ServiceError
 from asyncua.server.address_space import AddressSpace, NodeData
+from asyncua.server.internal_session import SessionState
 from asyncua.server.monitored_item_service import MonitoredItemData
 
 from fieldbus.opcua import TrustList
 from fieldbus.opcua.server import Limits
 from fieldbus.opcua.server.guard import GuardedInternalServer
 from fieldbus.opcua.server.listener import GuardedBinaryServer
+from fieldbus.opcua.server.pace import LATE_S, TURN_S, Pace
 from fieldbus.opcua.server.rate import ADDRESSES_MAX, Rates
+from fieldbus.opcua.server.session import GuardedSession
 from fieldbus.opcua.server.subscriptions import GuardedItems, GuardedSubscription, _reportable, weight
 from fieldbus.opcua.server.transport import GuardedProtocol
 from fieldbus.opcua.server.views import GuardedViews
@@ -91,23 +94,27 @@ async def test_what_lasts_too_long_is_named(tmp_path: Path) -> None:
     protocol.connection_made(wire)
     now = time.monotonic()
     limits = protocol._guard
-    assert protocol.overdue(now) is None
-    assert protocol.overdue(now + limits.activation_s + 1.0) == "no active session"
+
+    def overdue(at: float) -> str | None:
+        return protocol.overdue(at, at)
+
+    assert overdue(now) is None
+    assert overdue(now + limits.activation_s + 1.0) == "no active session"
     assert protocol.processor is not None
     protocol.processor.session = SimpleNamespace(is_activated=lambda: True, close_session=_nothing)
-    assert protocol.overdue(now + limits.activation_s + 1.0) is None
+    assert overdue(now + limits.activation_s + 1.0) is None
     protocol.pause_writing()
     assert protocol.processor.get_publish_request(1) is None  # nothing is sent to who does not read
-    assert protocol.overdue(now + limits.stalled_s + 2.0) == "answers are not read"
+    assert overdue(now + limits.stalled_s + 2.0) == "answers are not read"
     protocol.resume_writing()
     protocol._message_since = now
-    assert protocol.overdue(now + limits.message_s + 1.0) == "a message that does not end"
+    assert overdue(now + limits.message_s + 1.0) == "a message that does not end"
     protocol._message_since, protocol._chunk_since = None, now
-    assert protocol.overdue(now + limits.chunk_s + 1.0) == "a chunk that does not end"
+    assert overdue(now + limits.chunk_s + 1.0) == "a chunk that does not end"
     protocol._chunk_since = None
     protocol.processor.connection._valid_until = now + 5.0
-    assert protocol.overdue(now + 4.0) is None
-    assert protocol.overdue(now + 6.0) == "the channel was not renewed"
+    assert overdue(now + 4.0) is None
+    assert overdue(now + 6.0) == "the channel was not renewed"
     protocol.abort("test")
     protocol.connection_lost(None)
 
@@ -267,3 +274,100 @@ def test_subtypes_are_those_of_now() -> None:
     assert views._suitable_reftype(parent, grandchild, True)
     assert not views._suitable_reftype(parent, grandchild, False)
     assert views._suitable_reftype(ua.NodeId(), grandchild, False)
+
+
+class Clock:
+    """Seconds, as a test sets them."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def test_time_in_which_the_loop_was_held_up_does_not_count() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    clock.at += 50.0
+    assert pace.now() == 150.0  # nothing turns yet: the clock
+    assert pace.turn() is None
+    for _ in range(40):
+        clock.at += TURN_S
+        assert pace.turn() is None
+    assert pace.now() == 150.0 + 40 * TURN_S
+    clock.at += 60.0
+    before = pace.now()
+    assert before == pytest.approx(150.0 + 40 * TURN_S + TURN_S + LATE_S)
+    stall = pace.turn()
+    assert stall is not None
+    assert stall.late_s == pytest.approx(60.0 - TURN_S - LATE_S)
+    assert str(stall).startswith("held up for 59.5 s")
+    assert pace.now() == pytest.approx(before)
+    clock.at += TURN_S
+    assert pace.turn() is None
+    assert pace.now() == pytest.approx(before + TURN_S)
+    assert pace.longest is stall
+
+
+async def _session(folder: Path, lost: list[str]) -> tuple[GuardedInternalServer, GuardedSession, Clock]:
+    internal = GuardedInternalServer(trusted=TrustList(folder), writers=None, users=None, limits=LIMITS)
+    internal.note_lost = lambda session, reason: lost.append(session.account(reason))
+    clock = Clock()
+    internal.pace = Pace(clock)
+    internal.pace.turn()
+    session = GuardedSession(internal, "peer", application_uri="urn:tests:panel", thumbprint=b"")
+    session.session_timeout = 0.2
+    session.state = SessionState.Activated
+    return internal, session, clock
+
+
+async def test_a_session_outlives_a_server_that_was_held_up(tmp_path: Path) -> None:
+    lost: list[str] = []
+    internal, session, clock = await _session(tmp_path, lost)
+    session.session_timeout = 5.0
+    task = asyncio.create_task(session._timeout_loop())
+    clock.at += 600.0  # before a turn and before anything the client sent is read
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert session.is_activated()
+    assert not lost
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    for _ in range(21):
+        clock.at += TURN_S
+        internal.pace.turn()
+    await session._timeout_loop()  # now it was silent while the loop turned
+    assert not session.is_activated()
+    (line,) = lost
+    assert "urn:tests:panel from peer: no request within its timeout" in line
+
+
+async def test_a_session_closed_by_its_client_is_not_lost(tmp_path: Path) -> None:
+    lost: list[str] = []
+    _, session, _ = await _session(tmp_path, lost)
+    await session.close_session()
+    assert not lost
+
+
+async def test_missed_publishing_cycles_are_not_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = ua.CreateSubscriptionResult(SubscriptionId=1, RevisedPublishingInterval=100.0)
+    subscription = GuardedSubscription(
+        result, None, None, ua.NodeId(1), request_callback=lambda _: None, no_acks_limit=16, limits=LIMITS
+    )
+    clock = Clock()
+    slept: list[float] = []
+
+    async def sleep(delay: float) -> None:
+        slept.append(delay)
+        clock.at += 60.0 if len(slept) == 2 else delay  # once, it is held up for a minute
+        subscription._closing = len(slept) == 5
+
+    async def published() -> bool:
+        return False
+
+    monkeypatch.setattr("fieldbus.opcua.server.subscriptions.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("fieldbus.opcua.server.subscriptions.asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(subscription, "publish_results", published)
+    await subscription._subscription_loop()
+    assert slept == pytest.approx([0.1, 0.1, 0.0, 0.1, 0.1])
