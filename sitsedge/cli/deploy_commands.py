@@ -20,10 +20,11 @@ from sitsedge.config.deployment import Deployment, ReplayPlant
 from sitsedge.errors import SitsError
 from sitsedge.gate.plc.make import check_block
 from sitsedge.modules import Signal
+from sitsedge.supervisor.bootline import BootVerdict
 from sitsedge.supervisor.prepare import check_mode, check_ports, load_files
 from sitsedge.supervisor.sealfiles import MODES
 from sitsedge.supervisor.serverpart import check_server_files, server_words
-from sitsedge.supervisor.session import BootVerdict, Session, SessionOptions
+from sitsedge.supervisor.session import Session, SessionOptions
 from sitsedge.supervisor.state import state_dir_of
 
 POLL_S = 0.2

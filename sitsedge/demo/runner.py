@@ -20,7 +20,8 @@ from sitsedge.demo.system import LiveSystem
 from sitsedge.errors import SitsError
 from sitsedge.plant.record import load_record
 from sitsedge.plant.simulate import SETTLE_S, simulate
-from sitsedge.supervisor.session import BootVerdict, Session, SessionOptions
+from sitsedge.supervisor.bootline import BootVerdict
+from sitsedge.supervisor.session import Session, SessionOptions
 from sitsedge.supervisor.state import StateDir
 from sitsedge.telemetry import read_snapshot
 

@@ -20,7 +20,8 @@ from sitsedge.gate.link import GateLink, Message
 from sitsedge.gate.rules import gate_rules
 from sitsedge.loop.epoch import ledger_head
 from sitsedge.modules import Bundle
-from sitsedge.supervisor.session import BootVerdict, Session, SessionOptions
+from sitsedge.supervisor.bootline import BootVerdict
+from sitsedge.supervisor.session import Session, SessionOptions
 from sitsedge.supervisor.state import StateDir
 from sitsedge.telemetry import read_snapshot
 

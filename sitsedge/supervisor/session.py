@@ -13,50 +13,41 @@ from typing import Any
 from attest import jsontext
 from attest.command import SessionKey
 from attest.errors import AttestError
-from attest.evidence.verdict import Check, Verdict
 from sitsedge.config.deployment import ReplayPlant, RollingMillPlant
-from sitsedge.config.sources import Bridged, OpcUaSource, UadpSource
+from sitsedge.config.sources import Bridged
 from sitsedge.errors import SitsError
 from sitsedge.gate.control import request_mode
 from sitsedge.gate.evidence import evidence_verifier, remembered
 from sitsedge.loop.epoch import AttestationSetup, make_evidence
+from sitsedge.supervisor.bootline import (
+    BootVerdict,
+    line_without_attestation,
+    line_without_evidence,
+    named,
+    summary_line,
+)
 from sitsedge.supervisor.children import Children
-from sitsedge.supervisor.groupkeys import key_path
+from sitsedge.supervisor.plantfiles import mill_config, replay_config
 from sitsedge.supervisor.prepare import Prepared, measure_application, prepare
 from sitsedge.supervisor.revision import commit_revision
+from sitsedge.supervisor.revival import Revival
 from sitsedge.supervisor.sealfiles import RESIDENT, seal_authority
-from sitsedge.supervisor.serverpart import SERVER_MODULE, Revival, server_config, server_words
+from sitsedge.supervisor.serverpart import SERVER_MODULE, server_config, server_words
 from sitsedge.supervisor.state import StateDir, deferred_lane
+from sitsedge.supervisor.watch import Watch
 from sitsedge.telemetry import Snapshot, read_snapshot
 from sitsedge.telemetry.process import END_COMMANDS
 
 FIRST_COMMAND_TIMEOUT_S = 30.0
 POLL_S = 0.05
 END_POLL_S = 0.01
-SILENCE_S = 3.0  # snapshots come twice a second
 NONCE_BYTES = 32
 BRIDGE_MODULE = "sitsedge.bridge.main"
 PROVER_MODULE = "sitsedge.prover.main"
-PROVER_RESTART_S = 0.5
-PROVER_RESTART_S_MAX = 30.0
 PROOFS_WAIT_S = 20.0
 PROOFS_STILL_S = 3.0
 END_WAIT_S = 0.2  # for answers on their way; well below a gate's silence_ms_max, so that no heartbeat is missed
 TPM_RETRY_S = 5.0
-PROVER_STABLE_S = 60.0  # one that ran this long may start again at once
-
-
-@dataclass(frozen=True, slots=True)
-class BootVerdict:
-    """The outcome of ``--verify-on-boot``; ``verdict`` is ``None`` without evidence (mode ``none``, TPM lost)."""
-
-    verdict: Verdict | None
-    line: str
-    ok: bool
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        return self.verdict.checks if self.verdict is not None else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +74,10 @@ class Session:
         self._say = say
         self._children = Children(state.run, state.logs)
         self.prepared: Prepared | None = None
-        self._silent: set[str] = set()
-        self._withdrawn: str | None = None
-        self._prover_slow = False
-        self._prover_started = 0.0
-        self._prover_due: float | None = None
-        self._prover_wait_s = PROVER_RESTART_S
-        self._phase: str | None = None
+        self._watch = Watch(state.run, say)
+        self._revivals: list[Revival] = []
         self._tpm_unmeasured = False
         self._tpm_retry = 0.0
-        self._bridge: Revival | None = None
-        self._server: Revival | None = None
 
     def __enter__(self) -> Session:
         return self
@@ -125,15 +109,15 @@ class Session:
         mark = self.state.attestation_failed
         if self.options.attestation_mode == "none":
             mark.unlink(missing_ok=True)
-            return BootVerdict(None, _line_without_attestation(prepared), ok=False)
+            return BootVerdict(None, line_without_attestation(prepared), ok=False)
         mark.write_text("the verification did not end", encoding="utf-8")  # whatever happens from here, fail closed
         key, nonce = SessionKey.generate(), os.urandom(NONCE_BYTES)
         try:
             evidence = make_evidence(self.attestation_setup(), key=key, nonce=nonce)
         except (AttestError, OSError) as error:
-            code, found = _named(error)
+            code, found = named(error)
             mark.write_text(f"{code}: {found}", encoding="utf-8")
-            return BootVerdict(None, _line_without_evidence(prepared, f"{code} ({found})"), ok=False)
+            return BootVerdict(None, line_without_evidence(prepared, f"{code} ({found})"), ok=False)
         finally:
             key.erase()
         verify = evidence_verifier(
@@ -149,7 +133,7 @@ class Session:
         else:
             failed = verdict.failed
             mark.write_text("no checks" if failed is None else f"{failed.name}: {failed.found}", encoding="utf-8")
-        return BootVerdict(verdict, _line(prepared, verdict), ok=verdict.ok)
+        return BootVerdict(verdict, summary_line(prepared, verdict), ok=verdict.ok)
 
     @property
     def has_plc(self) -> bool:
@@ -190,17 +174,29 @@ class Session:
             self._children.without_old_bytecode()
         if isinstance(prepared.deployment.simulation, RollingMillPlant):
             self._say("starting the simulated mill and its PLC")
-            config = self._write_plant_config(prepared, prepared.deployment.simulation)
+            config = self._write(
+                "plant-config.json",
+                mill_config(prepared, prepared.deployment.simulation, publish_port=self.options.publish_port),
+            )
             self._children.start("plant", "sitsedge.plant", ["--config", str(config)])
         if isinstance(prepared.deployment.simulation, ReplayPlant):
             self._say("starting the replay of recorded files")
-            config = self._write_replay_config(prepared, prepared.deployment.simulation)
+            config = self._write(
+                "replay-config.json",
+                replay_config(
+                    prepared,
+                    prepared.deployment.simulation,
+                    recordings=self.options.recordings,
+                    speed=self.options.replay_speed,
+                ),
+            )
             self._children.start("plant", "sitsedge.replay", ["--config", str(config)])
         self._say("starting the gate")
         self._children.start("gate", "sitsedge.gate.main", arguments)
         if deferred_lane(prepared.deployment, self.state):
             self._say("starting the prover")
-            self._children.start("prover", PROVER_MODULE, self._prover_arguments(), restartable=True)
+            self._children.start("prover", PROVER_MODULE, files, restartable=True)
+            self._revivals.append(Revival(self._children, "prover", PROVER_MODULE, files, self._say))
         self._say("starting the loop")
         loop_arguments = [*arguments]
         if prepared.tpm is not None:
@@ -211,15 +207,16 @@ class Session:
         if isinstance(prepared.deployment.source, Bridged):
             self._say("starting the bridge")
             self._children.start("bridge", BRIDGE_MODULE, files, restartable=True)
-            self._bridge = Revival(self._children, "bridge", BRIDGE_MODULE, files, self._say)
+            self._revivals.append(Revival(self._children, "bridge", BRIDGE_MODULE, files, self._say))
         if prepared.deployment.server is not None:
             self._say(f"starting the OPC UA server at {prepared.deployment.server.endpoint}")
             for word in server_words(prepared.deployment, prepared.path, self.state)[1:]:
                 self._say(f"warning: {word}")
             data = server_config(prepared.deployment, prepared.gate, prepared.bundle, prepared.path, self.state)
             arguments = ["--config", str(self._write("server-config.json", data))]
-            self._server = Revival(self._children, "server", SERVER_MODULE, arguments, self._say)
-            self._server.start()
+            server = Revival(self._children, "server", SERVER_MODULE, arguments, self._say)
+            server.start()
+            self._revivals.append(server)
 
     @staticmethod
     def _commit_revision(prepared: Prepared) -> None:
@@ -230,38 +227,16 @@ class Session:
         with TpmDevice(prepared.tpm.tcti) as tpm:
             commit_revision(tpm, prepared.deployment)
 
-    def _prover_arguments(self) -> list[str]:
-        return ["--config", str(self._ready().path), "--state-dir", str(self.state.root)]
-
-    def _revive_prover(self) -> None:
-        """The prover is started again, ever later: its queue is on disk, and the gate counts what comes too late."""
-        now = time.monotonic()
-        said = self._children.reap("prover")
-        if said is not None:
-            if now - self._prover_started > PROVER_STABLE_S:
-                self._prover_wait_s = PROVER_RESTART_S
-            self._say(f"the prover ended with {said}; starting it again in {self._prover_wait_s:.1f} s")
-            self._prover_due = now + self._prover_wait_s
-            self._prover_wait_s = min(2 * self._prover_wait_s, PROVER_RESTART_S_MAX)
-        if self._prover_due is not None and now >= self._prover_due:
-            self._prover_due, self._prover_started = None, now
-            self._children.spawn("prover", PROVER_MODULE, self._prover_arguments(), restartable=True)
-
     def check(self) -> None:
         """Raise ``ChildError`` when a process ended by itself; a simulated TPM that died is power-cycled.
 
         The open epoch does not need the TPM, so the plant notices nothing; the next epoch does. A prover that died is
         started again, and so is a bridge: without it no command is made, and gate and PLC fail safe meanwhile.
         """
-        self._revive_prover()
-        for revival in (self._bridge, self._server):
-            if revival is not None:
-                revival.check()
+        for revival in self._revivals:
+            revival.check()
         self._children.check()
-        self._watch_silence()
-        self._watch_verified()
-        self._watch_prover()
-        self._watch_attestation()
+        self._watch.look()
         self._revive_tpm()
 
     def _revive_tpm(self) -> None:
@@ -278,64 +253,6 @@ class Session:
         except AttestError as error:
             self._say(f"warning: the simulated TPM does not come back: {error}; trying again")
             self._tpm_retry = time.monotonic() + TPM_RETRY_S
-
-    def _watch_attestation(self) -> None:
-        """Say once what the gate makes of this machine's attestation while it runs."""
-        snapshot = read_snapshot(self.state.run, "gate")
-        known = {} if snapshot is None else snapshot.data.get("attestation") or {}
-        phase, before = known.get("phase"), self._phase
-        if phase == before or phase is None:
-            return
-        self._phase = phase
-        if phase == "overdue":
-            self._say(f"warning: attestation-overdue: {known.get('reason')}; the plant stays as it is until then")
-        elif phase in ("ended", "failed"):
-            self._say(
-                f"warning: attestation-{phase}: {known.get('reason')}; at most ADVISORY until people confirm a mode"
-            )
-        elif phase == "attested" and before in ("overdue", "ended", "failed"):
-            again = "nothing was interrupted" if before == "overdue" else "a mode waits for people (sitsctl mode)"
-            self._say(f"attested again: {again}")
-
-    def _watch_silence(self) -> None:
-        """Say once when a living process stops telling how it is (stopped, starved, hung), and when it is back."""
-        for name in ("sitsd", "gate", "plant", "bridge", "prover", "server"):
-            snapshot = read_snapshot(self.state.run, name)
-            silent = snapshot is not None and snapshot.alive and snapshot.age_s > SILENCE_S
-            if silent and name not in self._silent:
-                harm = "only who looks is concerned" if name == "server" else "gate and PLC fail safe by themselves"
-                self._say(f"warning: {name} has said nothing for {SILENCE_S:.0f} s; {harm}")
-                self._silent.add(name)
-            elif not silent and name in self._silent:
-                self._say(f"{name} answers again")
-                self._silent.discard(name)
-
-    def _watch_verified(self) -> None:
-        """Say once when the gate withdraws "verified" because of owed proofs, and when it stands by it again."""
-        snapshot = read_snapshot(self.state.run, "gate")
-        if snapshot is None or snapshot.data.get("proofs", {}).get("policy") != "deferred":
-            return
-        reason = snapshot.data.get("verified_reason")
-        if reason != self._withdrawn:
-            if reason is not None:
-                self._say(f"warning: verified is withdrawn: {reason}; at most ADVISORY now, commands wait for people")
-            elif snapshot.data["proofs"].get("hold"):
-                self._say("verified again: no proof is owed; commands wait until people confirm a mode (sitsctl mode)")
-            else:
-                self._say("verified again")
-            self._withdrawn = reason
-
-    def _watch_prover(self) -> None:
-        """Say once when the prover, by its own measurement at the start, cannot keep up with the cycle."""
-        snapshot = read_snapshot(self.state.run, "prover")
-        pace = {} if snapshot is None else snapshot.data.get("pace") or {}
-        slow = pace.get("keeps_up") is False
-        if slow and not self._prover_slow:
-            self._say(
-                f"warning: prover-slow: a proof takes {pace['proof_ms']} ms, a command comes every "
-                f"{pace['period_ms']} ms; proofs will be overdue. Raise cycle.period_ms or cycle.proof_threads"
-            )
-        self._prover_slow = slow
 
     def wait_for_commands(self, count: int, *, timeout_s: float = FIRST_COMMAND_TIMEOUT_S) -> None:
         """Until the loop had ``count`` accepted commands. Raises :class:`SitsError` ``no-commands``."""
@@ -431,126 +348,7 @@ class Session:
         assert self.prepared is not None, "prepare first"
         return self.prepared
 
-    def _write_plant_config(self, prepared: Prepared, plant: RollingMillPlant) -> Path:
-        source = prepared.deployment.source
-        assert isinstance(source, UadpSource)
-        assert prepared.gate.plc is not None
-        pki = self.state.pki
-        config: dict[str, Any] = {
-            "version": 1,
-            "seed": plant.seed,
-            "publish": {
-                "address": source.address,
-                "port": self.options.publish_port or source.port,
-                "hz": plant.publish_hz,
-                "publisher_id": source.publisher_id,
-                "writer_group_id": source.writer_group_id,
-                "data_set_writer_id": source.data_set_writer_id,
-            },
-            "opcua": {
-                "endpoint": prepared.gate.plc.endpoint,
-                "certificate": str(pki / "plc.der"),
-                "private_key": str(pki / "plc.key.pem"),
-                "trusted": str(pki / "plc-trusted"),
-                "gate": str(pki / "plc-gate"),
-                "operator": str(pki / "plc-operator"),
-            },
-            "run_dir": str(self.state.run),
-            "log_dir": str(self.state.logs),
-            "record": str(self.state.run / "plant-record.npz"),
-        }
-        if source.security is not None:
-            keys = str(key_path(source.security, self.state).absolute())
-            config["publish"]["security"] = {**source.security.model_dump(exclude={"credential"}), "keys": keys}
-        if prepared.deployment.cycle.fifo_priority is not None:
-            config["fifo_priority"] = max(1, prepared.deployment.cycle.fifo_priority - 2)
-        return self._write("plant-config.json", config)
-
-    def _write_replay_config(self, prepared: Prepared, plant: ReplayPlant) -> Path:
-        source = prepared.deployment.source
-        assert isinstance(source, OpcUaSource)
-        pki = self.state.pki
-        config: dict[str, Any] = {
-            "version": 1,
-            "recordings": [str(path.absolute()) for path in self.options.recordings],
-            "columns": [column.model_dump() for column in plant.columns],
-            "time_column": plant.time_column,
-            "delimiter": plant.delimiter,
-            "endpoint": source.endpoint,
-            "namespace": source.namespace,
-            "certificate": str(pki / "server.der"),
-            "private_key": str(pki / "server.key.pem"),
-            "trusted": str(pki / "server-trusted"),
-            "speed": plant.speed if self.options.replay_speed is None else self.options.replay_speed,
-            "gap_s_max": plant.gap_s_max,
-            "journal": str(self.state.run / "replay-journal.csv"),
-            "run_dir": str(self.state.run),
-            "log_dir": str(self.state.logs),
-        }
-        return self._write("replay-config.json", config)
-
     def _write(self, name: str, config: dict[str, Any]) -> Path:
         path = self.state.run / name
         path.write_text(jsontext.dumps(config, indent=1), encoding="utf-8")
         return path
-
-
-def _line(prepared: Prepared, verdict: Verdict) -> str:
-    """The summary line; ``OK`` only when every check was made and passed."""
-    assert prepared.tpm is not None
-    fields = [
-        f"DeviceID={_handle(prepared)}",
-        f"ModelSHA256={prepared.bundle.digest.hex()}",
-    ]
-    if verdict.ok:
-        fields += [
-            "PolicySig=valid",
-            f"BootPolicy={verdict.policy_name} v{verdict.policy_version} ({verdict.boot_state})",
-        ]
-        fields.append(f"AK={verdict.ak_name.hex()}")
-        head = "Verified: [OK]"
-    else:
-        failed = verdict.failed
-        signature = next((check for check in verdict.checks if check.name == "boot-policy-signature"), None)
-        fields.append(f"PolicySig={'valid' if signature is not None and signature.ok else 'invalid'}")
-        fields.append(f"Failed={'no checks' if failed is None else f'{failed.name} ({failed.found})'}")
-        fields.append("Mode<=ADVISORY")
-        head = "Verified: [FAILED]"
-    fields += [f"TPM={prepared.tpm.kind}", f"Device={prepared.deployment.device_id}"]
-    fields.append(f"ProofKey={'development' if prepared.bundle.config.proof.development else 'ceremony'}")
-    fields.append(f"Profile={prepared.deployment.profile}")
-    return f"{head} {' | '.join(fields)}"
-
-
-def _line_without_attestation(prepared: Prepared) -> str:
-    return (
-        f"Verified: [NOT ATTESTED] DeviceID=none | ModelSHA256={prepared.bundle.digest.hex()} | PolicySig=none"
-        f" | TPM=none | Device={prepared.deployment.device_id} | Profile={prepared.deployment.profile}"
-    )
-
-
-def _line_without_evidence(prepared: Prepared, failed: str) -> str:
-    assert prepared.tpm is not None
-    return (
-        f"Verified: [FAILED] DeviceID=unavailable | ModelSHA256={prepared.bundle.digest.hex()} | Failed={failed}"
-        f" | Mode<=ADVISORY | TPM={prepared.tpm.kind} | Device={prepared.deployment.device_id}"
-        f" | Profile={prepared.deployment.profile}"
-    )
-
-
-def _handle(prepared: Prepared) -> str:
-    """The AK's handle. The evidence is made by now: a TPM lost since then is not what the line is about."""
-    from attest.tpm import TpmDevice
-
-    assert prepared.tpm is not None
-    try:
-        with TpmDevice(prepared.tpm.tcti) as tpm:
-            return f"TPM2:0x{tpm.ak().handle:08X}"
-    except AttestError:
-        return "unavailable"
-
-
-def _named(error: AttestError | OSError) -> tuple[str, str]:
-    if isinstance(error, AttestError):
-        return error.code, error.found
-    return "evidence-file", str(error)

@@ -41,6 +41,7 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
         iserver.note_lost = self.note_lost
         self._watch_task: asyncio.Task[None] | None = None
         self._notes = Rate(per_s=NOTES_PER_S, burst=NOTES_BURST)
+        self._losses = Rate(per_s=NOTES_PER_S, burst=NOTES_BURST)  # of its own: who is refused must not hide them
         self.counts: Counter[str] = Counter()
         """Connections refused or cut off, by reason."""
 
@@ -91,7 +92,7 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
     def note_lost(self, session: GuardedSession, reason: str) -> None:
         """The same for a session that its client did not close."""
         self.lost[reason] += 1
-        if self._notes.take(time.monotonic()):
+        if self._losses.take(time.monotonic()):
             _log.warning("lost %s", session.account(reason))
 
     def admit(self, newcomer: GuardedProtocol) -> bool:
@@ -127,7 +128,7 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
         if stall is None:
             return
         self.stalls += 1
-        if self._notes.take(time.monotonic()):
+        if self._losses.take(time.monotonic()):
             _log.warning("%s; clients that were not answered may have hung up", stall)
 
     async def _check_trust(self) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 from fieldbus.opcua import (
     CertificateError,
     Finding,
-    Identity,
     OpcUaError,
     ReadResult,
+    SharedIdentity,
     ValueSubscription,
 )
 from sitsedge.bridge.combine import StationSample
@@ -59,7 +59,7 @@ class SubscribedStation:
         station: OpcUaStation,
         deliver: Deliver,
         *,
-        identity: Identity,
+        identity: SharedIdentity,
         base: Path,
         leads: bool,
         source_age_ms_max: float,

@@ -30,8 +30,8 @@ def session(tmp_path: Path, said: list[str]) -> Session:
 def gate(session: Session, reason: str | None, *, hold: bool) -> None:
     data: dict[str, Any] = {"verified_reason": reason, "proofs": {"policy": "deferred", "hold": hold}}
     write_snapshot(session.state.run, "gate", "running", data)
-    session._watch_verified()
-    session._watch_verified()
+    session._watch.verified()
+    session._watch.verified()
 
 
 def test_a_withdrawal_and_its_end_are_said_once_each(session: Session, said: list[str]) -> None:
@@ -54,8 +54,8 @@ def test_an_approval_that_ends_the_withdrawal_asks_for_nothing_more(session: Ses
 def test_a_prover_that_cannot_keep_up_is_said_once(session: Session, said: list[str]) -> None:
     pace = {"proof_ms": 12.5, "period_ms": 10.0, "threads": 1, "keeps_up": False}
     write_snapshot(session.state.run, "prover", "ready", {"pace": pace})
-    session._watch_prover()
-    session._watch_prover()
+    session._watch.prover()
+    session._watch.prover()
     assert len(said) == 1
     assert "prover-slow: a proof takes 12.5 ms, a command comes every 10.0 ms" in said[0]
 
@@ -63,7 +63,7 @@ def test_a_prover_that_cannot_keep_up_is_said_once(session: Session, said: list[
 def test_a_prover_that_keeps_up_or_has_not_measured_is_not_mentioned(session: Session, said: list[str]) -> None:
     for pace in ({}, {"proof_ms": 2.5, "period_ms": 10.0, "threads": 1, "keeps_up": True}):
         write_snapshot(session.state.run, "prover", "ready", {"pace": pace})
-        session._watch_prover()
+        session._watch.prover()
     assert said == []
 
 

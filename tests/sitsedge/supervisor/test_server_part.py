@@ -24,10 +24,10 @@ from sitsedge.gate.control import request_mode, request_step_down
 from sitsedge.modules import Bundle
 from sitsedge.server.config import ServerConfig
 from sitsedge.server.modelconfig import alarms_of, model_config
-from sitsedge.supervisor import serverpart
 from sitsedge.supervisor.children import Child, Children, last_words
 from sitsedge.supervisor.prepare import _certificates, application_identity, check_ports, load_files
-from sitsedge.supervisor.serverpart import Revival, check_server_files, server_config, server_words
+from sitsedge.supervisor.revival import RESTART_S, Revival
+from sitsedge.supervisor.serverpart import check_server_files, server_config, server_words
 from sitsedge.supervisor.state import StateDir
 from tests.sitsedge.conftest import EXAMPLE, free_port
 
@@ -172,7 +172,7 @@ def test_a_server_that_dies_is_started_again_ever_later(tmp_path: Path, monkeypa
             now += 0.0001
             signal.sigtimedwait([], POLL_S)
         assert said[-1] == f"the server ended with 3: out of words; starting it again in {wait_s:.1f} s"
-        now += wait_s + serverpart.RESTART_S
+        now += wait_s + RESTART_S
         revival.check()
     children.stop_all()
 
