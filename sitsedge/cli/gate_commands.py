@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sitsedge.cli.common import StateOption, existing_state
-from sitsedge.cli.output import Exit, Output, OutputOption, emit, reported
+from fieldbus.opcua import CertificateError, load_certificate
+from sitsedge.cli.common import StateOption, existing_state, find_state
+from sitsedge.cli.output import Exit, Output, OutputOption, emit, note, reported
+from sitsedge.config import Deployment
 from sitsedge.config.consistency import check
+from sitsedge.config.gatefile import OutputLimit
+from sitsedge.config.plc import OpcUaPlc
 from sitsedge.errors import SitsError
 from sitsedge.gate.plc import Applied, PlcPort
-from sitsedge.gate.plc.make import make_port
+from sitsedge.gate.plc.make import make_port, opcua_port
 from sitsedge.modules import ModuleStore, PublisherTrust, Signal
-from sitsedge.supervisor.prepare import load_files
+from sitsedge.supervisor.prepare import application_identity, load_files
+from sitsedge.supervisor.state import StateDir
 
 app = typer.Typer(help="The gate's PLC.", no_args_is_help=True)
 
@@ -54,16 +60,39 @@ def check_command(
     raise typer.Exit(Exit.REFUSED if still else Exit.OK)
 
 
-def _port(config: Path, state_dir: Path | None) -> tuple[PlcPort, str, list[Signal]]:
+def _port(config: Path, state_dir: Path | None) -> tuple[PlcPort, str, Sequence[Signal | OutputLimit]]:
     deployment, gate_file, gate_path = load_files(config)
     if gate_file.plc is None:
         raise SitsError("plc-missing", found="no 'plc' in the gate file", expected="a PLC to look at")
+    if isinstance(gate_file.plc, OpcUaPlc):
+        state = find_state(config, state_dir)
+        _certificates(deployment, state)
+        if not state.modules.is_dir() or ModuleStore(state.modules, PublisherTrust.from_files([])).active() is None:
+            # Its block has names and Doubles, which the gate file knows; only a vendor's needs the module's scales.
+            names = [output.name for output in gate_file.outputs]
+            return opcua_port(gate_file, state.pki, names), gate_file.plc.endpoint, gate_file.outputs
     state = existing_state(config, state_dir)
     trust = PublisherTrust.from_files(sorted(state.trust.glob("publisher*.pub")))
     module = ModuleStore(state.modules, trust).load_active().config
     check(deployment, config, gate_file, gate_path, inputs=module.inputs, outputs=module.outputs)
     port = make_port(gate_file, gate_path, state.pki, module.outputs)
     return port, gate_file.plc.endpoint, list(module.outputs)
+
+
+def _certificates(deployment: Deployment, state: StateDir) -> None:
+    """The gate's certificate, which the PLC has to trust before the first ``deploy`` (a development profile makes it
+    now), and the PLC's, which the gate trusts."""
+    new = not (state.pki / "gate.der").exists()
+    identity = application_identity(deployment, state, "gate")
+    if new:
+        note(f"made the gate's certificate {identity.certificate_path}: let the PLC trust it")
+    pinned = state.pki / "plc.der"
+    try:
+        load_certificate(pinned)
+    except CertificateError as error:
+        if error.code == "file-unreadable":
+            error.hint = f"copy the PLC's certificate to {pinned}; of the simulated mill, 'sitsctl deploy' makes it"
+        raise
 
 
 async def _look(port: PlcPort) -> tuple[Applied, dict[str, Any]]:

@@ -30,7 +30,7 @@ from attest.tpm import Swtpm, TpmChoice, TpmDevice, find_tcti
 from fieldbus.opcua import CertificateError, Identity, TrustList, create_identity, load_certificate, load_identity
 from sitsedge.config import Deployment, GateFile, load_deployment, load_gate_file
 from sitsedge.config.consistency import check
-from sitsedge.config.deployment import ReplayPlant, deployment_digest
+from sitsedge.config.deployment import ReplayPlant, RollingMillPlant, deployment_digest
 from sitsedge.config.plc import OpcUaPlc
 from sitsedge.config.sources import Bridged, UadpSource
 from sitsedge.config.stations import OpcUaStation
@@ -208,11 +208,17 @@ def prepare(
 def _certificates(deployment: Deployment, gate: GateFile, state: StateDir, base: Path) -> None:
     """Application certificates of gate, bridge, PLC and operator; a development profile makes its own.
 
-    An OPC UA server of the plant has its own; its certificate is pinned and must be there.
+    An OPC UA server of the plant has its own; its certificate is pinned and must be there. So has its PLC: where only
+    ``plc.der`` was installed, its key is nobody's business here.
     """
     names = []
     if isinstance(gate.plc, OpcUaPlc):
-        names += ["gate", "plc", "operator"]
+        pinned = (state.pki / "plc.der").exists() and not (state.pki / "plc.key.pem").exists()
+        if pinned and not isinstance(deployment.simulation, RollingMillPlant):
+            names += ["gate"]
+            load_certificate(state.pki / "plc.der")
+        else:
+            names += ["gate", "plc", "operator"]
     stations = deployment.source.all_stations() if isinstance(deployment.source, Bridged) else ()
     servers = [station for station in stations if isinstance(station, OpcUaStation)]
     if servers:

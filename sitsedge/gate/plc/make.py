@@ -27,12 +27,7 @@ def make_port(gate: GateFile, gate_path: Path, pki: Path, signals: Sequence[Sign
     plc = gate.plc
     assert plc is not None
     if isinstance(plc, OpcUaPlc):
-        return OpcUaPort(
-            gate,
-            identity=load_identity(pki / "gate.der", pki / "gate.key.pem"),
-            server_certificate=pki / "plc.der",
-            names=[signal.name for signal in signals],
-        )
+        return opcua_port(gate, pki, [signal.name for signal in signals])
     values = block_values(gate, signals)
     wire: Wire
     if isinstance(plc, S7Plc):
@@ -42,6 +37,16 @@ def make_port(gate: GateFile, gate_path: Path, pki: Path, signals: Sequence[Sign
     else:
         wire = SlmpWire(plc, values)
     return VendorPort(wire, values, protocol=plc.protocol, run_only=plc.run_only)
+
+
+def opcua_port(gate: GateFile, pki: Path, names: Sequence[str]) -> OpcUaPort:
+    """A port to an OPC UA PLC, values in the order of ``names``. Raises FieldbusError for certificates."""
+    return OpcUaPort(
+        gate,
+        identity=load_identity(pki / "gate.der", pki / "gate.key.pem"),
+        server_certificate=pki / "plc.der",
+        names=names,
+    )
 
 
 def check_block(gate: GateFile, gate_path: Path, signals: Sequence[Signal]) -> None:

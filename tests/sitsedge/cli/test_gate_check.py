@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from fieldbus.opcua import create_identity, load_identity
 from sitsedge.cli.main import app
 from sitsedge.modules import Bundle, ModuleStore
 from tests.sitsedge.conftest import copy_mill
@@ -41,6 +43,20 @@ def ask(config: Path, state: Path) -> tuple[int, dict[str, Any], str]:
     result = CliRunner().invoke(app, arguments)
     said = json.loads(result.stdout)
     return result.exit_code, said, str(said.get("error", ""))
+
+
+def test_the_gates_certificate_is_made_before_the_first_deploy_and_the_plc_is_asked_without_a_module(
+    tmp_path: Path,
+) -> None:
+    config, state = copy_mill(tmp_path / "mill"), tmp_path / "state"
+    code, _, err = ask(config, state)
+    assert (code, "copy the PLC's certificate to" in err) == (3, True), err
+    made = load_identity(state / "pki" / "gate.der", state / "pki" / "gate.key.pem")
+    create_identity(tmp_path, "plc", application_uri="urn:tests:plc")
+    shutil.copy(tmp_path / "plc.der", state / "pki" / "plc.der")
+    code, _, err = ask(config, state)
+    assert (code, "connection-refused" in err) == (3, True), err
+    assert load_identity(made.certificate_path, made.key_path).thumbprint == made.thumbprint
 
 
 def test_the_block_is_compared_and_nothing_is_written(state: Path, tmp_path: Path) -> None:

@@ -96,6 +96,19 @@ def test_a_development_profile_makes_a_certificate_for_every_name(mill: Path, tm
     assert [str(ip) for ip in names.value.get_values_for_type(x509.IPAddress)] == ["10.0.0.9", "127.0.0.1"]
 
 
+def test_of_a_plants_own_plc_only_the_certificate_is_needed(mill: Path, tmp_path: Path) -> None:
+    deployment, gate, _ = load_files(mill)
+    state = StateDir(tmp_path / "s")
+    state.create()
+    plc = create_identity(tmp_path, "plc", application_uri="urn:tests:plc")
+    shutil.copy(plc.certificate_path, state.pki / "plc.der")
+    with pytest.raises(CertificateError, match="file-unreadable"):
+        _certificates(deployment, gate, state, mill.parent)  # the simulated PLC is ours, and needs its key
+    _certificates(deployment.model_copy(update={"simulation": None}), gate, state, mill.parent)
+    assert (state.pki / "gate.der").exists()
+    assert not (state.pki / "plc.key.pem").exists()
+
+
 def test_ports_are_each_for_one_thing_and_addresses_our_own(mill: Path) -> None:
     deployment, gate, _ = load_files(mill)
     assert gate.plc is not None
