@@ -29,7 +29,7 @@ def parse_keys(data: bytes) -> tuple[KeyRing, ...]:
     except (ValueError, RecursionError):
         entries = None
     if not isinstance(entries, list):
-        raise _wrong("another file", "a JSON array")
+        raise _wrong("another file", "a key file or a JSON array")
     rings: list[KeyRing] = []
     for entry in entries:
         if not isinstance(entry, dict) or set(entry) != {"policy", "token", "key"}:

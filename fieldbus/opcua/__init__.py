@@ -16,6 +16,8 @@ from fieldbus.opcua.certificates import (
 from fieldbus.opcua.errors import CertificateError, OpcUaError, quiet_asyncua
 from fieldbus.opcua.findings import Finding, ItemRevision, Revisions
 from fieldbus.opcua.options import Deadband, DeadbandKind, ItemOptions, SubscriptionOptions, Trigger
+from fieldbus.opcua.own_identity import SharedIdentity
+from fieldbus.opcua.paths import PathElement, format_path, in_namespace, parse_path
 from fieldbus.opcua.policies import PolicyChoice, ReconnectPolicy
 from fieldbus.opcua.renewal import Renewal
 from fieldbus.opcua.user import UserCredential
@@ -45,12 +47,14 @@ __all__ = [
     "ItemOptions",
     "ItemRevision",
     "OpcUaError",
+    "PathElement",
     "PolicyChoice",
     "ReadResult",
     "ReconnectPolicy",
     "Renewal",
     "Revisions",
     "SecureClient",
+    "SharedIdentity",
     "SubscriptionOptions",
     "TagValue",
     "Trigger",
@@ -59,8 +63,11 @@ __all__ = [
     "ValueSubscription",
     "WriteResult",
     "create_identity",
+    "format_path",
+    "in_namespace",
     "load_certificate",
     "load_identity",
+    "parse_path",
     "quiet_asyncua",
     "secure_server",
 ]

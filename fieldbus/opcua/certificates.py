@@ -336,9 +336,19 @@ class TrustList:
         """The folder."""
         return self._directory
 
-    def fingerprints(self) -> frozenset[bytes]:
-        """SHA-256 of every certificate in the list; raises CertificateError for an unreadable one."""
-        return frozenset(load_certificate(path).fingerprint(hashes.SHA256()) for path in self.files())
+    def fingerprints(self) -> tuple[frozenset[bytes], list[CertificateError]]:
+        """SHA-256 of every certificate in the list, and the errors of files that are none.
+
+        Raises CertificateError where the list as a whole cannot be read (see :meth:`files`).
+        """
+        known: set[bytes] = set()
+        unusable: list[CertificateError] = []
+        for path in self.files():
+            try:
+                known.add(load_certificate(path).fingerprint(hashes.SHA256()))
+            except CertificateError as error:
+                unusable.append(error)
+        return frozenset(known), unusable
 
     def files(self) -> list[Path]:
         """The files of the list by name. Raises CertificateError ``file-unreadable``, ``trust-list-too-long``."""

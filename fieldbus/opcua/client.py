@@ -23,7 +23,7 @@ from fieldbus.opcua.findings import Finding, named
 from fieldbus.opcua.inspection import ServerFacts, describe
 from fieldbus.opcua.nodes import ResolvedNode, absent_nodes
 from fieldbus.opcua.options import SubscriptionOptions
-from fieldbus.opcua.own_identity import REFUSED_CERTIFICATE, OwnIdentity
+from fieldbus.opcua.own_identity import REFUSED_CERTIFICATE, SharedIdentity
 from fieldbus.opcua.policies import PolicyChoice, ReconnectPolicy
 from fieldbus.opcua.publishing import PublisherCounts
 from fieldbus.opcua.renewal import Renewal
@@ -43,19 +43,21 @@ EXPIRY_WARNING_DAYS = 30
 class SecureClient:
     """One server, its tags, and a connection that comes back by itself.
 
-    ``tags``: name → browse path from the Objects folder, ``"Folder/Object/Variable"``, every element in
-    ``namespace_uri`` (whose index is asked of the server on every connect). ``server_certificate`` is pinned:
+    ``tags``: name → browse path from the Objects folder, ``"Folder/Object/Variable"``, each name in ``namespace_uri``
+    unless it says ``nsu=URI;Name`` (see ``paths``); indices are asked of the server anew. ``server_certificate`` is
+    pinned:
     a server without that very key is never talked to; ``next_server_certificate`` is one that it may have from some
     day on. While the connection is down every call fails at once with ``not-connected``; nothing is queued, so
     nothing old is ever written late. ``missing_ok``: the first connect need not find every tag either; what is
-    missing is looked for every ``verify_s``. ``renewal``: where the next certificate of our own lies or is made.
+    missing is looked for every ``verify_s``, tags of a namespace that the server lacks too. ``renewal``: where the next
+    certificate of our own lies or is made; clients that share one certificate are given one ``SharedIdentity`` instead.
     """
 
     def __init__(
         self,
         url: str,
         *,
-        identity: Identity,
+        identity: Identity | SharedIdentity,
         server_certificate: Path,
         namespace_uri: str,
         tags: Mapping[str, str],
@@ -70,6 +72,11 @@ class SecureClient:
     ) -> None:
         if not deadline_s > 0 or not token_lifetime_s > 0:
             raise ValueError("deadline_s and token_lifetime_s must be positive")
+        if isinstance(identity, SharedIdentity):
+            if renewal is not None:
+                raise ValueError("a shared identity has a renewal of its own")
+        else:
+            identity = SharedIdentity(identity, renewal)
         pins = (
             (server_certificate,) if next_server_certificate is None else (server_certificate, next_server_certificate)
         )
@@ -79,10 +86,9 @@ class SecureClient:
         self._reconnect = reconnect or ReconnectPolicy()
         peer = Peer(url, policy, user, token_lifetime_s)
         self._target = Target(peer, pins, namespace_uri, self._tags, self._reconnect, deadline_s)
-        self._own = OwnIdentity(identity, renewal)
+        self._own = identity.join()
         self._server_terms: tuple[CertificateTerm, ...] = ()
         self._missing_ok = missing_ok
-        self._renewal = renewal
         self._connection: Connection | None = None
         self._changed = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
@@ -112,6 +118,11 @@ class SecureClient:
         return () if connection is None else tuple(tag for tag in self._tags if tag not in connection.nodes)
 
     @property
+    def missing_namespaces(self) -> Mapping[str, str]:
+        """Those of ``missing`` whose path goes through a namespace that the server lacks: tag → the URI."""
+        return {} if self._connection is None else dict(self._connection.table.foreign)
+
+    @property
     def publisher_counts(self) -> PublisherCounts:
         """Republished, lost and unknown notifications and faults, over all connections."""
         return self._target.counts
@@ -130,12 +141,16 @@ class SecureClient:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What a person should know: the server's (see ``Guard``), the subscriptions' (see ``ValueSubscription``),
-        ``node-missing``, ``certificate-expiry``, ``certificate-renewal``."""
+        ``node-missing``, ``namespace-missing``, ``certificate-expiry``, ``certificate-renewal``."""
         found = [] if self._connection is None else list(self._connection.guard.findings)
         for subscription in self._subscriptions:
             found += subscription.findings
-        if self.missing:
-            found.append(Finding("node-missing", f"the server has no node for {named(self.missing)}"))
+        foreign = self.missing_namespaces
+        if absent := [tag for tag in self.missing if tag not in foreign]:
+            found.append(Finding("node-missing", f"the server has no node for {named(absent)}"))
+        if foreign:
+            lacking = named([f"{uri} of {tag}" for tag, uri in foreign.items()])
+            found.append(Finding("namespace-missing", f"the server has no namespace {lacking}"))
         found += [
             Finding("certificate-expiry", f"the {item.label} certificate ends in {item.days_left} days")
             for item in self.certificates
@@ -155,12 +170,14 @@ class SecureClient:
             raise OpcUaError("already-connected", found="a second connect", expected="one per client")
         await self._connect_once()
         if self.missing and not self._missing_ok:
-            error = absent_nodes({tag: self._tags[tag] for tag in self.missing}, self._target.namespace_uri)
+            error = absent_nodes(
+                {tag: self._tags[tag] for tag in self.missing}, self._target.namespace_uri, self.missing_namespaces
+            )
             await self._drop()
             raise error
         self._supervisor = asyncio.create_task(self._supervise(), name="opcua-supervisor")
-        if self._renewal is not None:
-            self._prober = asyncio.create_task(self._probe_renewal(self._renewal), name="opcua-renewal")
+        if self._own.renewal is not None:
+            self._prober = asyncio.create_task(self._probe_renewal(self._own.renewal), name="opcua-renewal")
 
     async def wait_connected(self, timeout_s: float) -> bool:
         """Wait until connected; False after ``timeout_s``."""
@@ -300,16 +317,19 @@ class SecureClient:
     async def _connect_once(self) -> None:
         """One attempt: certificates, channel, session, namespace, nodes, subscriptions.
 
-        With a next certificate of our own, that is tried where the current one has ended or is refused.
+        With a next certificate of our own, the other one is tried where the first is refused or has ended.
         """
-        self._own.look()
+        await self._own.look()
+        first, *others = self._own.choices()
         try:
-            await self._connect_as(self._own.current)
+            await self._connect_as(first)
+            return
         except OpcUaError as error:
-            if self._own.following is None or error.code not in REFUSED_CERTIFICATE:
+            if not others or error.code not in REFUSED_CERTIFICATE:
                 raise
-            await self._connect_as(self._own.following)
-            self._own.promote()
+            self._own.refused(first)
+        await self._connect_as(others[0])
+        await self._own.accepted(others[0])
 
     async def _connect_as(self, identity: Identity) -> None:
         labels = ("server", "server-next")
@@ -354,9 +374,9 @@ class SecureClient:
         while True:
             try:
                 following = await self._own.prepare()
-                if following is not None and self.connected:
+                if following is not None and self.connected and not self._own.has_accepted:
                     await shut(await self._target.establish(following, on_lost=_ignore))
-                    self._own.promote()
+                    await self._own.accepted(following)
             except OpcUaError as error:
                 _log.info("the next certificate waits: %s", error)
             await asyncio.sleep(renewal.probe_s)

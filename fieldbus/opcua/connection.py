@@ -15,7 +15,7 @@ from fieldbus.opcua.certificates import Identity, check_validity, load_certifica
 from fieldbus.opcua.establish import Peer, establish, key_of, pinned_now, shut
 from fieldbus.opcua.failures import PEER_ERRORS, status_error, transport_error
 from fieldbus.opcua.guard import Guard
-from fieldbus.opcua.nodes import ResolvedNode, resolve
+from fieldbus.opcua.nodes import NodeTable, ResolvedNode, resolve
 from fieldbus.opcua.policies import ReconnectPolicy
 from fieldbus.opcua.publishing import Publisher, PublisherCounts
 from fieldbus.opcua.subscription import ValueSubscription
@@ -51,13 +51,18 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """``lost`` is set when it has ended; ``nodes`` is kept up to date by ``guard``."""
+    """``lost`` is set when it has ended; ``table`` is kept up to date by ``guard``."""
 
     client: Any
     publisher: Publisher
     guard: Guard
-    nodes: dict[str, ResolvedNode]
+    table: NodeTable
     lost: asyncio.Event
+
+    @property
+    def nodes(self) -> Mapping[str, ResolvedNode]:
+        """The tags that the server has now."""
+        return self.table.found
 
     async def close(self, subscriptions: list[ValueSubscription]) -> None:
         """End it; every tag is bad before anything is waited for."""
@@ -74,24 +79,25 @@ async def open_connection(target: Target, identity: Identity, subscriptions: lis
     lost = asyncio.Event()
     client = await target.establish(identity, on_lost=lost.set)
     session = client.uaclient.session
-    nodes: dict[str, ResolvedNode] = {}
+    table = NodeTable()
+    nodes = table.found
     publisher = Publisher(session, deadline_s=target.deadline_s, on_gone=lost.set, counts=target.counts)
     guard = Guard(
         client,
         publisher,
         subscriptions,
-        nodes,
+        table,
         namespace_uri=target.namespace_uri,
         tags=target.tags,
         policy=target.policy,
         deadline_s=target.deadline_s,
         lost=lost.set,
     )
-    connection = Connection(client, publisher, guard, nodes, lost)
+    connection = Connection(client, publisher, guard, table, lost)
     done = False
     try:
         async with asyncio.timeout(target.deadline_s):
-            nodes.update(await resolve(client, target.namespace_uri, target.tags))
+            table.take(await resolve(client, target.namespace_uri, target.tags))
             await guard.look()
             for subscription in subscriptions:
                 guard.apply_to(subscription)

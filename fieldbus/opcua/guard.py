@@ -22,7 +22,7 @@ from asyncua import ua
 from fieldbus.opcua.errors import OpcUaError
 from fieldbus.opcua.failures import PEER_ERRORS
 from fieldbus.opcua.findings import Finding
-from fieldbus.opcua.nodes import ResolvedNode, resolve
+from fieldbus.opcua.nodes import NodeTable, resolve
 from fieldbus.opcua.policies import ReconnectPolicy
 from fieldbus.opcua.publishing import Publisher
 from fieldbus.opcua.subscription import ValueSubscription
@@ -52,14 +52,14 @@ TICKS = 4
 
 
 class Guard:
-    """One connection's watch. ``nodes`` is the client's own table and kept up to date; ``lost`` ends the connection."""
+    """One connection's watch. ``table`` is the client's own and kept up to date; ``lost`` ends the connection."""
 
     def __init__(
         self,
         client: Any,
         publisher: Publisher,
         subscriptions: list[ValueSubscription],
-        nodes: dict[str, ResolvedNode],
+        table: NodeTable,
         *,
         namespace_uri: str,
         tags: Mapping[str, str],
@@ -70,7 +70,8 @@ class Guard:
         self._client = client
         self._publisher = publisher
         self._subscriptions = subscriptions
-        self._nodes = nodes
+        self._table = table
+        self._nodes = table.found
         self._namespace_uri = namespace_uri
         self._tags = tags
         self._policy = policy
@@ -217,9 +218,7 @@ class Guard:
 
     async def refresh(self) -> None:
         """Resolve every browse path anew, into the client's own table."""
-        found = await resolve(self._client, self._namespace_uri, self._tags)
-        self._nodes.clear()
-        self._nodes.update(found)
+        self._table.take(await resolve(self._client, self._namespace_uri, self._tags))
 
     async def _pass_on(self) -> None:
         for subscription in list(self._subscriptions):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from asyncua import ua
 
 from fieldbus.opcua.errors import OpcUaError
 from fieldbus.opcua.failures import status_error
+from fieldbus.opcua.paths import PathElement, in_namespace, parse_path
 from fieldbus.opcua.values import variant_type_of
 
 TAGS_MAX = 1_000
@@ -28,10 +29,27 @@ class ResolvedNode:
     variant_type: Any
 
 
-async def resolve(client: Any, namespace_uri: str, tags: Mapping[str, str]) -> dict[str, ResolvedNode]:
-    """Nodes of those ``tags`` (name → path) that the server has: three service calls for each 250 of them.
+@dataclass(frozen=True, slots=True)
+class NodeTable:
+    """What a server has of the tags asked for. ``foreign``: tags whose path goes through a namespace that it does not
+    have, with that namespace's URI. The dictionaries are the connection's own and change with every look."""
 
-    Raises OpcUaError ``namespace-missing``, ``browse-path`` (empty element), ``node-ambiguous``.
+    found: dict[str, ResolvedNode] = field(default_factory=dict)
+    foreign: dict[str, str] = field(default_factory=dict)
+
+    def take(self, other: NodeTable) -> None:
+        """Be as ``other``."""
+        self.found.clear()
+        self.found.update(other.found)
+        self.foreign.clear()
+        self.foreign.update(other.foreign)
+
+
+async def resolve(client: Any, namespace_uri: str, tags: Mapping[str, str]) -> NodeTable:
+    """Nodes of those ``tags`` (name → path, see ``paths``) that the server has: three service calls for each 250.
+
+    Raises OpcUaError ``namespace-missing`` (the configured one: it is another server), ``browse-path``,
+    ``node-ambiguous``.
     """
     if len(tags) > TAGS_MAX:
         raise OpcUaError("too-many-tags", found=str(len(tags)), expected=f"at most {TAGS_MAX}")
@@ -43,29 +61,51 @@ async def resolve(client: Any, namespace_uri: str, tags: Mapping[str, str]) -> d
             expected=namespace_uri,
             hint="the server does not run the application the deployment names",
         )
-    index = namespaces.index(namespace_uri)
-    if not tags:
-        return {}
-    paths = [_browse_path(tag, path, index) for tag, path in tags.items()]
+    indices: dict[str, int] = {}
+    for index, uri in enumerate(namespaces):
+        indices.setdefault(uri, index)
+    paths: dict[str, Any] = {}
+    foreign: dict[str, str] = {}
+    for tag, text in tags.items():
+        elements = in_namespace(parse_path(text), namespace_uri)
+        unknown = next((str(item.namespace_uri) for item in elements if item.namespace_uri not in indices), None)
+        if unknown is None:
+            paths[tag] = _browse_path(elements, indices)
+        else:
+            foreign[tag] = unknown
+    node_ids = await _translate(client, tags, paths)
+    return NodeTable(await _with_types(client, node_ids), foreign)
+
+
+async def _translate(client: Any, tags: Mapping[str, str], paths: Mapping[str, Any]) -> dict[str, Any]:
+    wanted = list(paths.values())
     results: list[Any] = []
-    for start in range(0, len(paths), NODES_PER_CALL):
-        part = paths[start : start + NODES_PER_CALL]
+    for start in range(0, len(wanted), NODES_PER_CALL):
+        part = wanted[start : start + NODES_PER_CALL]
         results += await client.uaclient.session.translate_browsepaths_to_nodeids(part)
     node_ids: dict[str, Any] = {}
-    for (tag, path), result in zip(tags.items(), results, strict=True):
+    for tag, result in zip(paths, results, strict=True):
         if not result.StatusCode.is_good():
             if result.StatusCode.value in _ABSENT:
                 continue
-            raise status_error(int(result.StatusCode.value), doing=f"resolving {path}")
+            raise status_error(int(result.StatusCode.value), doing=f"resolving {tags[tag]}")
         if len(result.Targets) != 1:
-            raise OpcUaError("node-ambiguous", found=f"{len(result.Targets)} nodes at {path}", expected="one")
+            raise OpcUaError("node-ambiguous", found=f"{len(result.Targets)} nodes at {tags[tag]}", expected="one")
         node_ids[tag] = result.Targets[0].TargetId
-    return await _with_types(client, node_ids)
+    return node_ids
 
 
-def absent_nodes(paths: Mapping[str, str], namespace_uri: str) -> OpcUaError:
-    """The error for tags (name → path) that a server does not have: ``node-missing``, or ``index-range`` where a path
-    asks for elements of an array. (A server may well call a node ``Gap[2]``: such a path resolves, and is no range.)"""
+def absent_nodes(paths: Mapping[str, str], namespace_uri: str, foreign: Mapping[str, str] | None = None) -> OpcUaError:
+    """The error for tags (name → path) that a server does not have: ``namespace-missing`` for those in ``foreign``
+    (see ``NodeTable``), ``index-range`` where a path asks for elements of an array, else ``node-missing``. (A server
+    may well call a node ``Gap[2]``: such a path resolves, and is no range.)"""
+    if foreign:
+        return OpcUaError(
+            "namespace-missing",
+            found="no namespace " + ", ".join(f"{uri} for {tag} ({paths[tag]})" for tag, uri in foreign.items()),
+            expected="every namespace that the paths name",
+            hint="compare the URI with the server's NamespaceArray; a missing slash at its end is another namespace",
+        )
     ranges = {tag: path for tag, path in paths.items() if _INDEX_RANGE.search(path)}
     if ranges:
         return OpcUaError(
@@ -82,23 +122,20 @@ def absent_nodes(paths: Mapping[str, str], namespace_uri: str) -> OpcUaError:
     )
 
 
-_INDEX_RANGE = re.compile(r"[^/]\[[0-9:,]+\]$")
+_INDEX_RANGE = re.compile(r"[^/;]\[[0-9:,]+\]$")
 
 _ABSENT = frozenset({ua.StatusCodes.BadNoMatch, ua.StatusCodes.BadNodeIdUnknown, ua.StatusCodes.BadNodeIdInvalid})
 
 
-def _browse_path(tag: str, path: str, index: int) -> Any:
-    names = path.split("/")
-    if not all(names):
-        raise OpcUaError("browse-path", found=f"{path!r} for {tag}", expected="names joined by '/', such as Mill/Gap")
+def _browse_path(elements: Sequence[PathElement], indices: Mapping[str, int]) -> Any:
     browse = ua.BrowsePath()
     browse.StartingNode = ua.NodeId(ua.ObjectIds.ObjectsFolder)
-    for name in names:
+    for item in elements:
         element = ua.RelativePathElement()
         element.ReferenceTypeId = ua.NodeId(ua.ObjectIds.HierarchicalReferences)
         element.IncludeSubtypes = True
         element.IsInverse = False
-        element.TargetName = ua.QualifiedName(name, index)
+        element.TargetName = ua.QualifiedName(item.name, indices[str(item.namespace_uri)])
         browse.RelativePath.Elements.append(element)
     return browse
 

@@ -1,4 +1,4 @@
-"""Renewal of our own certificate without losing the old one until the server trusts the new one.
+"""Renewal of our own certificate without losing the old one until every server trusts the new one.
 
 Files of identity NAME: ``NAME.der`` and ``NAME.key.pem``. The rule:
 
@@ -7,7 +7,8 @@ Files of identity NAME: ``NAME.der`` and ``NAME.key.pem``. The rule:
 2. Connections go on with the current certificate. Every ``probe_s``, and whenever the current one has ended or is
    refused, a session is tried under the next one.
 3. Only when such a session was accepted the next one takes the current one's name; the current one stays as
-   ``NAME.previous.der`` (and key) until the renewal after this one.
+   ``NAME.previous.der`` (and key) until the renewal after this one. With several servers: when each has accepted one
+   (``own_identity``).
 
 Step 3 is a rename, key first. Where power is lost between key and certificate, ``recover`` finds a key that belongs to
 the next certificate and finishes the step.

@@ -31,6 +31,7 @@ FILE_BYTES_MAX = 8_192
 """Five lines, and TOKENS_MAX keys of at most 68 bytes in hexadecimal: below 3 KiB."""
 
 GROUP_CHARACTERS_MAX = 128
+GROUP_RULE = f"1 to {GROUP_CHARACTERS_MAX} printable ASCII characters without spaces"
 LIFETIME_S_MAX = 10 * 365 * 86_400
 NS_PER_S = 1_000_000_000
 POLICIES = {policy.uri.rpartition("#")[2]: policy for policy in SecurityPolicy}
@@ -85,7 +86,8 @@ def make_keys(
     Raises SecurityError ``key-group`` for an id that a key file cannot have.
     """
     if not _usual(group):
-        raise SecurityError("key-group", found=repr(group), expected="printable ASCII without spaces")
+        found = repr(group) if len(group) <= GROUP_CHARACTERS_MAX else f"{len(group)} characters"
+        raise SecurityError("key-group", found=found, expected=GROUP_RULE)
     keys = [bytearray(policy.key_data_bytes) for _ in range(count)]
     with Path("/dev/urandom").open("rb", buffering=0) as source:  # reads into our own buffer, so that it can be erased
         for key in keys:
@@ -169,7 +171,7 @@ def parse_key_file(data: bytearray, name: str = "keys", *, size: int | None = No
     if policy is None:
         raise _refused(Path(name), "an unknown policy", " or ".join(POLICIES))
     if not _usual(group):
-        raise _refused(Path(name), "an unusual group id", "printable ASCII without spaces")
+        raise _refused(Path(name), "an unusual group id", GROUP_RULE)
     line = next(lines, None)
     end_ns = lifetime_ns = None
     if line is not None and bytes(line[:12]) == b"next-key-at ":

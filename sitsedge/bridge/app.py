@@ -7,7 +7,7 @@ import signal
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fieldbus.net import UdpSender
 from sitsedge.bridge.combine import Combiner, StationSample
@@ -19,6 +19,9 @@ from sitsedge.bridge.stations.vendor import VendorStation
 from sitsedge.config.stations import OpcUaStation, Station
 from sitsedge.telemetry import write_snapshot
 from sitsedge.telemetry.process import freeze_garbage
+
+if TYPE_CHECKING:
+    from fieldbus.opcua import SharedIdentity
 
 SNAPSHOT_NAME = "bridge"
 SNAPSHOT_PERIOD_S = 1.0
@@ -48,6 +51,7 @@ class BridgeApp:
             skew_ns_max=round((config.skew_ms_max or 0) * _NS_PER_MS),
             age_ns_max=round(config.source_age_ms_max * _NS_PER_MS),
         )
+        self._identity: SharedIdentity | None = None
         self._stations = [self._station(station) for station in config.stations]
         self._sender = UdpSender(config.send_to.address, config.send_to.port)
         self._forwarder = Forwarder(config, self._sender)
@@ -73,21 +77,16 @@ class BridgeApp:
         )
 
     def _server(self, station: OpcUaStation, deliver: Deliver) -> RunningStation:
-        from fieldbus.opcua import Renewal, load_identity  # loads asyncua: not where only controllers are polled
-        from sitsedge.bridge.stations.opcua import SubscribedStation
+        from sitsedge.bridge.stations.opcua import SubscribedStation  # loads asyncua: not where controllers are polled
+        from sitsedge.bridge.stations.opcua_client import own_identity
 
         config = self._config
-        assert config.certificate is not None
-        assert config.private_key is not None
-        certificate = self._base / config.certificate
-        if station.renew:  # a renewal that was cut off is finished first
-            identity = Renewal(certificate.parent, certificate.stem).load()
-        else:
-            identity = load_identity(certificate, self._base / config.private_key)
+        if self._identity is None:
+            self._identity = own_identity(config, self._base)
         return SubscribedStation(
             station,
             deliver,
-            identity=identity,
+            identity=self._identity,
             base=self._base,
             leads=station.name == config.trigger,
             source_age_ms_max=config.source_age_ms_max,

@@ -10,10 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sitsedge.bridge.sample import BAD_WAITING, FieldValue, Sample, bad_fields
-
-BAD_NO_DATA = 0x809B_0000
-"""Bad_NoData (OPC 10000-6, annex A): the station has no values of the sample's time."""
+from sitsedge.bridge.sample import BAD_NO_DATA, BAD_WAITING, FieldValue, Sample, bad_fields
 
 REPEATED = "repeated"
 

@@ -78,6 +78,8 @@ class BridgeConfig(Strict):
             raise ValueError("each tag name once, and all of them in 'order'")
         if len(names) > 1 and self.skew_ms_max is None:
             raise ValueError("'skew_ms_max' where there are several stations")
+        if len({station.renew for station in self.stations if isinstance(station, OpcUaStation)}) > 1:
+            raise ValueError("'renew' the same at every OPC UA station: they know this client by one certificate")
         for station in self.stations:
             pinned = isinstance(station, OpcUaStation) and station.server_certificate is None
             if isinstance(station, OpcUaStation) and (pinned or self.certificate is None or self.private_key is None):

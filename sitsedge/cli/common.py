@@ -51,10 +51,10 @@ def existing_state(config: Path | None, state_dir: Path | None) -> StateDir:
     return state
 
 
-def parse_duration(text: str) -> float:
-    """``30``, ``30s``, ``2m``, ``1h`` in seconds; a usage error otherwise."""
+def parse_duration(text: str, option: str = "--for") -> float:
+    """``30``, ``30s``, ``2m``, ``1h`` in seconds; a usage error that names the option otherwise."""
     match = DURATION.fullmatch(text)
     if match is None or not 0 < float(match[1]) * UNIT_S[match[2]] <= DURATION_S_MAX:
-        complain(f"--for {text}", "a duration such as 30s or 2m")
+        complain(f"{option} {text}", "a duration such as 30s or 2m")
         raise typer.Exit(Exit.USAGE)
     return float(match[1]) * UNIT_S[match[2]]

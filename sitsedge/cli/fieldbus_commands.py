@@ -33,7 +33,7 @@ def decode_command(
     port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="the server's port in a pcap")] = None,
     series: Annotated[Series, typer.Option("--series", help="SLMP: MELSEC series, for X and Y")] = Series.Q,
     zone: Annotated[str, typer.Option("--zone", help="S7: time zone of the CPU's clock")] = "UTC",
-    keys: Annotated[Path | None, typer.Option("--keys", help="UADP: JSON file of keys for protected messages")] = None,
+    keys: Annotated[Path | None, typer.Option("--keys", help="UADP: key file, or JSON array of keys")] = None,
     output: Output = OutputOption,
 ) -> None:
     """Decode the frames of a capture, one line each: exit 1 where one was refused or there was none."""

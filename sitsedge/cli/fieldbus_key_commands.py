@@ -130,7 +130,7 @@ def _write(file: Path, contents: KeyFile) -> None:
 
 
 def _whole_seconds(text: str) -> int:
-    seconds = round(parse_duration(text))
+    seconds = round(parse_duration(text, "--lifetime"))
     if not 1 <= seconds <= LIFETIME_S_MAX:
         raise typer.BadParameter("a lifetime of whole seconds")
     return seconds

@@ -37,6 +37,7 @@ USAGE_CODES = frozenset(
         "kernel-unknown",
         "bench-network",
         "file-missing",
+        "key-group",
         "file-kind",
         "file-exists",
         "phase1-power",

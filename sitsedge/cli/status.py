@@ -16,6 +16,9 @@ from sitsedge.telemetry import Snapshot, read_snapshot
 
 PROCESSES = ("sitsd", "gate", "prover", "bridge", "plant", "replayer", "server")
 FRESH_S = 3.0  # three snapshots missed
+START_S = 60.0
+"""A process says once that it starts, and no more until it runs; on a loaded machine that takes a while."""
+
 REFRESH_S = 0.5
 TAGS_SHOWN = 4
 DROPPED = {
@@ -23,7 +26,7 @@ DROPPED = {
     "no-source-timestamp": "values without a source time",
     "stale-tag": "samples with a tag further from the trigger's time than tag_skew_ms_max",
 }
-"""Why a station's values made no sample, in words."""
+"""Why a station's values made no sample, or none that is whole, in words."""
 LANE_WELL = ("none", "running")
 NOT_ATTESTED = ("ended", "failed")  # no command is accepted
 ATTESTATION_ILL = ("overdue", "ended", "failed")
@@ -46,10 +49,13 @@ def collect(run_dir: Path) -> dict[str, Snapshot]:
 
 
 def health(snapshot: Snapshot) -> str:
-    """``running``/``ready``/… as the process said, or ``dead`` / ``silent`` as seen from here."""
+    """``running``/``ready``/… as the process said, or ``dead``, ``silent``, ``starting for …`` as seen from here."""
     if not snapshot.alive:
         return "stopped" if snapshot.state == "stopped" else "dead"
-    return snapshot.state if snapshot.age_s <= FRESH_S else f"silent for {snapshot.age_s:.0f} s"
+    if snapshot.age_s <= FRESH_S:
+        return snapshot.state
+    word = "starting" if snapshot.state == "starting" and snapshot.age_s <= START_S else "silent"
+    return f"{word} for {snapshot.age_s:.0f} s"
 
 
 def as_data(state: StateDir) -> dict[str, Any]:

@@ -12,28 +12,31 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from fieldbus.opcua.paths import PATH_CHARACTERS_MAX
+from sitsedge.config.browsepath import browse_path
 from sitsedge.config.deployment import PROOF_BACKLOG, PROOF_DEADLINE_MS, ProofBacklog, ProofDeadline
 from sitsedge.config.plc import INTEGER_BITS, Plc, PlcType, with_protocol
-from sitsedge.config.source import ConfigError, ConfigFault, VersionOne, load_model, positions_of
+from sitsedge.config.source import ConfigError, ConfigFault, Path_, VersionOne, dotted, load_model, positions_of
 from sitsedge.config.strict import FieldName, Milliseconds, Strict
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Place = Annotated[str, Field(min_length=1, max_length=PATH_CHARACTERS_MAX)]
 
 
 class OutputLimit(Strict):
     """Physical limits of one output; ``max_rate`` per second between two accepted commands.
 
-    ``node`` and ``applied_node``: browse paths at an OPC UA server, or members of the request block's structures (none
-    with SLMP, whose block has a fixed order). ``plc_type``, ``plc_scale``: what a vendor's block holds; physical value
-    = count × scale for the integer types.
+    ``node`` and ``applied_node``: browse paths at an OPC UA server (see ``BrowsePath``), or members of the request
+    block's structures (none with SLMP, whose block has a fixed order). ``plc_type``, ``plc_scale``: what a vendor's
+    block holds; physical value = count × scale for the integer types.
     """
 
     name: FieldName
     unit: str
     limits: Annotated[list[Finite], Field(min_length=2, max_length=2)]
     max_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    node: Annotated[str, Field(min_length=1, max_length=255)] | None = None
-    applied_node: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    node: Place | None = None
+    applied_node: Place | None = None
     supervised: Annotated[list[Finite], Field(min_length=2, max_length=2)] | None = None
     first_step_max: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     plc_type: PlcType | None = None
@@ -112,9 +115,11 @@ def load_gate_file(path: Path) -> GateFile:
     """Read a gate file; :class:`~sitsedge.config.source.ConfigError` with file, line and column otherwise."""
     gate = load_model(path, GateFile)
     if gate.plc is not None:
-        wrong = list(_places(gate.outputs, gate.plc.protocol))
-        if wrong:
-            raise ConfigError([_fault(path, index, text) for index, text in wrong])
+        faults = [_fault(path, ("outputs", index), text) for index, text in _places(gate.outputs, gate.plc.protocol)]
+        if gate.plc.protocol == "opcua":
+            faults += [_fault(path, place, text) for place, text in _wrong_paths(gate.outputs)]
+        if faults:
+            raise ConfigError(faults)
     return gate
 
 
@@ -131,6 +136,16 @@ def _places(outputs: list[OutputLimit], protocol: str) -> Iterator[tuple[int, st
             yield index, f"'plc_type' for every output with {protocol!r}" if typed else "no 'plc_type' with 'opcua'"
 
 
-def _fault(path: Path, index: int, expected: str) -> ConfigFault:
-    line, column = positions_of(path).get(("outputs", index), (1, 1))
-    return ConfigFault(str(path), line, column, f"outputs[{index}]", "another place for its value", expected)
+def _wrong_paths(outputs: list[OutputLimit]) -> Iterator[tuple[Path_, str]]:
+    """Places that are no browse paths."""
+    for index, output in enumerate(outputs):
+        for key, text in (("node", output.node), ("applied_node", output.applied_node)):
+            try:
+                browse_path(text or "-")
+            except ValueError as error:
+                yield ("outputs", index, key), str(error)
+
+
+def _fault(path: Path, place: Path_, expected: str) -> ConfigFault:
+    line, column = positions_of(path).get(place, (1, 1))
+    return ConfigFault(str(path), line, column, dotted(place), "another place for its value", expected)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
+from sitsedge.config.browsepath import BrowsePath
 from sitsedge.config.strict import Milliseconds, Port, Strict
 
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,253}[A-Za-z0-9])?$")]
@@ -17,17 +18,18 @@ INTEGER_BITS: dict[str, int] = {"INT": 16, "DINT": 32}
 
 
 class OpcUaPlc(Strict):
-    """The PLC's OPC UA server and the nodes of its request block, as browse paths below Objects."""
+    """The PLC's OPC UA server and the nodes of its request block, as browse paths below Objects: names in ``namespace``
+    unless they bring their own (``nsu=URI;Name``)."""
 
     protocol: Literal["opcua"]
     endpoint: Annotated[str, Field(pattern=r"^opc\.tcp://[^\s/]+(:\d+)?(/\S*)?$")]
     namespace: Annotated[str, Field(min_length=1, max_length=255)]
-    sequence_node: str
-    heartbeat_node: str
-    auto_request_node: str
-    auto_active_node: str
-    applied_sequence_node: str
-    valid_until_node: str | None = None
+    sequence_node: BrowsePath
+    heartbeat_node: BrowsePath
+    auto_request_node: BrowsePath
+    auto_active_node: BrowsePath
+    applied_sequence_node: BrowsePath
+    valid_until_node: BrowsePath | None = None
     deadline_ms: Milliseconds = 1000.0
 
 

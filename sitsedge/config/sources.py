@@ -236,8 +236,8 @@ class BridgeSource(Bridged):
         if len(names) > 1 and (self.trigger is None or self.skew_ms_max is None):
             raise ValueError("'trigger' and 'skew_ms_max' where there are several stations")
         servers = [station for station in self.stations if isinstance(station, OpcUaStation)]
-        if len(servers) > 1 and any(server.renew for server in servers):
-            raise ValueError("'renew' only with one OPC UA station: several do not trust a new certificate at once")
+        if len({server.renew for server in servers}) > 1:
+            raise ValueError("'renew' the same at every OPC UA station: they know this client by one certificate")
         if self.trigger is not None and self.trigger not in names:
             raise ValueError(f"'trigger' to be one of {', '.join(names)}")
         return self

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from fieldbus.opcua.options import Deadband, DeadbandKind
+from sitsedge.config.browsepath import BrowsePath
 from sitsedge.config.strict import FIELDS_MAX, Milliseconds, Port, Quantity, Strict
 
 StationName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
@@ -61,10 +62,10 @@ class UserKeys(Strict):
 
 
 class OpcUaTag(Quantity):
-    """A subscribed variable: browse path below the Objects folder, in the station's namespace. ``sampling_ms`` and
-    ``queue`` are asked of the server for this tag alone."""
+    """A subscribed variable: browse path below the Objects folder, names in the station's namespace unless they bring
+    their own (``nsu=URI;Name``). ``sampling_ms`` and ``queue`` are asked of the server for this tag alone."""
 
-    path: Annotated[str, Field(min_length=1, max_length=255)]
+    path: BrowsePath
     sampling_ms: Annotated[float, Field(ge=0, le=3_600_000, allow_inf_nan=False)] | None = None
     queue: Annotated[int, Field(ge=1, le=ITEM_QUEUE_MAX)] | None = None
     deadband: DeadbandKeys | None = None
@@ -78,7 +79,7 @@ class OpcUaKeys(Strict):
     tag has to change in every cycle; in a station that is not the source's trigger its tags then stand for what the
     server last said, as long as the connection lives.
 
-    With ``tag_skew_ms_max`` a tag whose source time differs by more from the trigger's makes the sample stale instead
+    With ``tag_skew_ms_max`` a tag whose source time differs by more from the trigger's is bad in that sample instead
     of counting as unchanged. ``item_queue``: values the server keeps per tag between two publishes, room for a source
     faster than the publishing interval and for a client that was held up; when it overflows, whole samples are lost,
     and no sample gets an older value than its own.
@@ -87,7 +88,7 @@ class OpcUaKeys(Strict):
     NAME being the station's, ``server`` where it is the only one); ``next_server_certificate`` the one it is going to
     have. ``notify``: ``status-value-timestamp`` also asks for values that were written again unchanged, so that a
     cycle is complete without a trigger. ``renew``: this client's certificate is renewed before its end, and the new one
-    used once the server trusts it.
+    used with each server that trusts it; the same at every OPC UA station.
     """
 
     protocol: Literal["opcua"]
@@ -101,7 +102,7 @@ class OpcUaKeys(Strict):
     notify: Literal["status-value", "status-value-timestamp"] = "status-value"
     publishing_interval_ms: Milliseconds = 10.0
     item_queue: Annotated[int, Field(ge=1, le=ITEM_QUEUE_MAX)] = ITEM_QUEUE
-    trigger: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    trigger: BrowsePath | None = None
     tag_skew_ms_max: Milliseconds | None = None
     deadline_ms: Milliseconds = 2000.0
     reconnect_ms_max: Milliseconds = 5000.0

@@ -25,14 +25,18 @@ class Snapshot:
 
     @property
     def alive(self) -> bool:
-        """Whether the process that wrote it still exists."""
+        """Whether the process that wrote it still exists, and not only until its parent has looked after it."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return False
         except PermissionError:
+            pass
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_bytes()
+        except OSError:
             return True
-        return True
+        return stat.rpartition(b")")[2].split()[:1] != [b"Z"]  # dead, and kept for its parent: proc(5)
 
 
 def write_snapshot(run_dir: Path, process: str, state: str, data: dict[str, Any]) -> None:

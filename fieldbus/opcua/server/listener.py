@@ -25,6 +25,9 @@ _log = logging.getLogger(__name__)
 NOTES_PER_S, NOTES_BURST = 1.0, 50.0
 """Lines in the log about refused and cut off clients; all are counted, a flood of them is not all written."""
 
+UNUSABLE_SHOWN = 3
+"""Unreadable entries of the trust list that are named in one line of the log."""
+
 
 class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
     """Admits connections and watches over them."""
@@ -44,6 +47,8 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
 
         self.lost: Counter[str] = Counter()
         """Sessions that ended without their client having closed them, by reason."""
+
+        self._unusable = ""  # what the log last said of the trust list
 
         self.stalls = 0
         """How often the event loop was held up for long."""
@@ -129,14 +134,17 @@ class GuardedBinaryServer(BinaryServer):  # type: ignore[misc]
     async def _check_trust(self) -> None:
         """End the connections of certificates no longer trusted or past their term.
 
-        An unreadable trust list ends none: a torn copy of one file must not stop the plant's view. Of
-        new connections, those of certificates in its other files are taken while it lasts.
+        A file that cannot be read names nobody; the others count, for the living as for newcomers. A list that as a
+        whole cannot be read trusts nobody: a check that cannot be made is a failed one.
         """
         try:
-            trusted = await asyncio.to_thread(self.iserver.trusted.fingerprints)
+            trusted, unusable = await asyncio.to_thread(self.iserver.trusted.fingerprints)
         except CertificateError as error:
-            _log.error("cannot check who is still trusted, and cut nobody off: %s", error)
-            return
+            trusted, unusable = frozenset(), [error]
+        words = "; ".join(map(str, unusable[:UNUSABLE_SHOWN]))
+        if words and words != self._unusable:
+            _log.error("in the list of trusted certificates %d cannot be read: %s", len(unusable), words)
+        self._unusable = words
         for client in list(self.clients):
             der = client.application()
             if der is None:

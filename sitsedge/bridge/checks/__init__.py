@@ -46,12 +46,10 @@ async def check_stations(config: BridgeConfig, base: Path) -> list[StationReport
 
 
 async def _server(station: OpcUaStation, config: BridgeConfig, base: Path) -> StationReport:
-    from fieldbus.opcua import load_identity  # loads asyncua: not where only controllers are met
-    from sitsedge.bridge.checks.opcua import check_server
+    from sitsedge.bridge.checks.opcua import check_server  # loads asyncua: not where only controllers are met
+    from sitsedge.bridge.stations.opcua_client import own_identity
 
-    assert config.certificate is not None
-    assert config.private_key is not None
-    identity = load_identity(base / config.certificate, base / config.private_key)
+    identity = own_identity(config, base, look_only=True)
     return await check_server(
         station,
         identity=identity,

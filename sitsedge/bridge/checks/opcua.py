@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from fieldbus.opcua import Identity, OpcUaError, ReadResult, SecureClient, ValueSubscription
+from fieldbus.opcua import OpcUaError, ReadResult, SecureClient, SharedIdentity, ValueSubscription
 from fieldbus.opcua.inspection import ServerFacts
 from sitsedge.bridge.checks.report import StationReport, TagReport
 from sitsedge.bridge.sample import BAD_WAITING
@@ -16,12 +16,14 @@ from sitsedge.config.stations import OpcUaStation
 VALUES_S_MAX = 2.0
 """How long first values are waited for."""
 
-FAULTS = frozenset({LATENCY_CLAIM, "node-missing", "item-refused", "deadband-no-range", "deadband-refused"})
+FAULTS = frozenset(
+    {LATENCY_CLAIM, "node-missing", "namespace-missing", "item-refused", "deadband-no-range", "deadband-refused"}
+)
 """Findings of the client that keep the deployment from working."""
 
 
 async def check_server(
-    station: OpcUaStation, *, identity: Identity, base: Path, source_age_ms_max: float, leads: bool
+    station: OpcUaStation, *, identity: SharedIdentity, base: Path, source_age_ms_max: float, leads: bool
 ) -> StationReport:
     """Never raises for what the server does. ``leads``: its samples make those of the whole."""
     report = StationReport(station.name, "opcua", station.endpoint)

@@ -12,9 +12,9 @@ from typing import Any
 from fieldbus.opcua import (
     CertificateError,
     Finding,
-    Identity,
     OpcUaError,
     ReadResult,
+    SharedIdentity,
     ValueSubscription,
 )
 from sitsedge.bridge.combine import StationSample
@@ -59,7 +59,7 @@ class SubscribedStation:
         station: OpcUaStation,
         deliver: Deliver,
         *,
-        identity: Identity,
+        identity: SharedIdentity,
         base: Path,
         leads: bool,
         source_age_ms_max: float,
@@ -165,7 +165,7 @@ class SubscribedStation:
         for sample in self._assembler.take(timed):
             self._say(StationSample(sample.t_source_ns, sample.fields, self._held))
         if len(timed) < len(values):
-            self.look(time.time_ns())
+            self._say_gone(time.time_ns())
 
     def _ended(self, value: ReadResult) -> bool:
         """Whether ``value`` says that a tag has none any more, as the client does for a lost connection: it has no
@@ -177,7 +177,15 @@ class SubscribedStation:
         return False
 
     def look(self, now_ns: int) -> None:
-        """Say again that there are no values: without a connection, or without the tag that triggers."""
+        """Say again that there are no values: without a connection, without the tag that triggers, or where values
+        come and never make a whole. Such a sample is of now, and holds none of them."""
+        before_ns = now_ns - round(self._age_ms_max * 1_000_000)  # older than that, a whole would not be sent either
+        unfinished = self._assembler.given_up(before_ns)
+        if not self._say_gone(now_ns) and unfinished is not None and not self._held:
+            self._say(StationSample(now_ns, unfinished))
+
+    def _say_gone(self, now_ns: int) -> bool:
+        """Whether there was something to say."""
         lacking = self._lacking()
         if not self._client.connected:
             self._assembler.reset()
@@ -185,6 +193,9 @@ class SubscribedStation:
         elif not self._held and (self._trigger in lacking or not set(self._names) - set(lacking)):
             fields = [FieldValue(None, lacking.get(name, BAD_GONE)) for name in self._names]
             self._say(StationSample(now_ns, tuple(fields)))
+        else:
+            return False
+        return True
 
     def _say(self, sample: StationSample) -> None:
         self._bad = {name: field.status for name, field in zip(self._names, sample.fields, strict=True) if field.status}

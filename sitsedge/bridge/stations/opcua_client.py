@@ -5,17 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from fieldbus.opcua import (
-    Identity,
     ItemOptions,
     PolicyChoice,
     ReconnectPolicy,
     Renewal,
     SecureClient,
+    SharedIdentity,
     SubscriptionOptions,
     Trigger,
     UserCredential,
+    in_namespace,
     load_certificate,
+    load_identity,
+    parse_path,
 )
+from sitsedge.bridge.config import BridgeConfig
 from sitsedge.config.stations import OpcUaStation, OpcUaTag
 
 HAND_OVER_MAX = 8_192
@@ -30,11 +34,31 @@ _MS_PER_S = 1000.0
 
 def trigger_name(station: OpcUaStation) -> str:
     """Name under which the trigger is subscribed: a tag's own where it is one, else ``TRIGGER``."""
-    return next((tag.name for tag in station.tags if tag.path == station.trigger), TRIGGER)
+    if station.trigger is None:
+        return TRIGGER
+    trigger = in_namespace(parse_path(station.trigger), station.namespace)
+    same = (tag.name for tag in station.tags if in_namespace(parse_path(tag.path), station.namespace) == trigger)
+    return next(same, TRIGGER)
+
+
+def own_identity(config: BridgeConfig, base: Path, *, look_only: bool = False) -> SharedIdentity:
+    """Who the bridge is towards every OPC UA station: one certificate, renewed when each of them trusts the next one.
+
+    Raises CertificateError for files that cannot be used.
+    """
+    assert config.certificate is not None, "the bridge's configuration demands it"
+    assert config.private_key is not None
+    certificate = base / config.certificate
+    if not any(isinstance(station, OpcUaStation) and station.renew for station in config.stations):
+        return SharedIdentity(load_identity(certificate, base / config.private_key), None)
+    renewal = Renewal(certificate.parent, certificate.stem)
+    if look_only:
+        return SharedIdentity(load_identity(certificate, base / config.private_key), renewal, look_only=True)
+    return SharedIdentity(renewal.load(), renewal)  # a renewal that was cut off is finished first
 
 
 def make_client(
-    station: OpcUaStation, *, identity: Identity, base: Path, missing_ok: bool = False
+    station: OpcUaStation, *, identity: SharedIdentity, base: Path, missing_ok: bool = False
 ) -> tuple[SecureClient, dict[str, str]]:
     """A client of the server, not connected, and what there is to subscribe to (name → browse path).
 
@@ -57,7 +81,6 @@ def make_client(
         policy=PolicyChoice(station.security_policy),
         user=_user(station, base),
         next_server_certificate=_beside(base, station.next_server_certificate),
-        renewal=_renewal(station, identity),
         reconnect=ReconnectPolicy(first_s=min(FIRST_WAIT_S, max_s), max_s=max_s),
         missing_ok=missing_ok,
     )
@@ -91,9 +114,3 @@ def _user(station: OpcUaStation, base: Path) -> UserCredential | None:
 
 def _beside(base: Path, name: str | None) -> Path | None:
     return None if name is None else base / name
-
-
-def _renewal(station: OpcUaStation, identity: Identity) -> Renewal | None:
-    if not station.renew:
-        return None
-    return Renewal(identity.certificate_path.parent, identity.certificate_path.stem)

@@ -11,8 +11,8 @@ from fieldbus.polling import Backoff, Connector, Poller
 from fieldbus.sample import Sample as TagSample
 from fieldbus.sample import TimeSource
 from fieldbus.slmp.connector import SlmpConnector
-from sitsedge.bridge.combine import BAD_NO_DATA, StationSample
-from sitsedge.bridge.sample import BAD_GONE, FieldValue, bad_fields, number_of
+from sitsedge.bridge.combine import StationSample
+from sitsedge.bridge.sample import BAD_GONE, BAD_NO_DATA, FieldValue, bad_fields, number_of
 from sitsedge.bridge.stations import Deliver
 from sitsedge.config.stations import PolledStation
 

@@ -16,6 +16,7 @@ from asyncua import ua
 from fieldbus.opcua import TrustList, load_identity, secure_server
 
 NAMESPACE = "urn:tests:mill"
+DI = "http://opcfoundation.org/UA/DI/"
 
 
 async def main(port: int, folder: Path, padding: int, drop_speed: bool) -> None:
@@ -44,6 +45,10 @@ async def main(port: int, folder: Path, padding: int, drop_speed: bool) -> None:
     await bad.write_value(
         ua.DataValue(ua.Variant(7.0, ua.VariantType.Double), StatusCode=ua.StatusCode(ua.StatusCodes.BadSensorFailure))
     )
+    di = await server.register_namespace(DI)
+    device = await (await server.nodes.objects.add_object(di, "DeviceSet")).add_object(index, "Drive/A&B")
+    await device.add_variable(di, "SerialNumber", "4711")
+    await device.add_variable(index, "SerialNumber", "ours")
     counter = await mill.add_variable(index, "Counter", 0, ua.VariantType.UInt32)
     async with server:
         sys.stdout.write("ready\n")

@@ -236,6 +236,25 @@ async def test_after_a_restart_nodes_are_resolved_anew_and_subscriptions_go_on(
         assert 3.0 not in seen  # nothing written while down is ever applied late
 
 
+DI = "http://opcfoundation.org/UA/DI/"
+DRIVE = {
+    "serial": f"nsu={DI};DeviceSet/Drive&/A&B/nsu={DI};SerialNumber",
+    "own": f"nsu={DI};DeviceSet/nsu=urn:tests:mill;Drive&/A&&B/SerialNumber",
+    "pad": "nsu=urn:tests:padding:0;Padding0",
+}
+
+
+async def test_a_namespace_that_the_server_lacks_is_named_with_its_tag(
+    shared_plc: Plc, make_client: MakeClient
+) -> None:
+    tags = {"gap": TAGS["gap"], "serial": f"nsu={DI[:-1]};DeviceSet/x"}
+    error = await refusal(make_client(shared_plc, tags=tags))
+    assert (error.code, "serial" in error.found, f"{DI[:-1]} for" in error.found) == ("namespace-missing", True, True)
+    async with make_client(shared_plc, tags=tags, missing_ok=True) as client:
+        assert client.missing == ("serial",)
+        assert (await client.read_many(["gap"]))[0].good
+
+
 async def test_a_silent_server_meets_the_deadline_and_is_taken_up_again(own_plc: Plc, make_client: MakeClient) -> None:
     own_plc.start()
     assert own_plc.process is not None
@@ -275,19 +294,32 @@ async def test_a_client_may_have_no_tags_but_not_any_number(shared_plc: Plc, mak
     assert (await refusal(make_client(shared_plc, tags=crowd))).code == "too-many-tags"
 
 
-async def test_a_node_lost_in_a_restart_does_not_hold_up_the_others(own_plc: Plc, make_client: MakeClient) -> None:
-    own_plc.start()
-    async with make_client(own_plc, reconnect=FAST) as client:
+async def test_a_node_or_namespace_lost_in_a_restart_does_not_hold_up_the_others(
+    own_plc: Plc, make_client: MakeClient
+) -> None:
+    own_plc.start(padding=2)
+    async with make_client(own_plc, reconnect=FAST, tags=TAGS | DRIVE) as client:
+        assert (client.missing, dict(client.missing_namespaces)) == ((), {})
+        assert [item.value for item in await client.read_many(["serial", "own"])] == ["4711", "ours"]
+        old_node = client._connection.nodes["serial"].node_id
         await asyncio.to_thread(own_plc.stop)
         await until_lost(client)
         await asyncio.to_thread(own_plc.start, drop_speed=True)
         assert await client.wait_connected(40.0)
-        assert client.missing == ("speed",)
+        assert client.missing == ("speed", "pad")
+        assert client.missing_namespaces == {"pad": "urn:tests:padding:0"}
+        assert {item.code: item.text for item in client.findings} == {
+            "node-missing": "the server has no node for speed",
+            "namespace-missing": "the server has no namespace urn:tests:padding:0 of pad",
+        }
         assert (await client.write_many({"gap": 1.25}))[0].good
         with pytest.raises(OpcUaError) as caught:
             await client.write_many({"gap": 1.5, "speed": 1.0})
         assert caught.value.code == "node-missing"
         assert (await client.read_many(["gap"]))[0].value == 1.25
+        # Paths through several namespaces go by their URIs, whatever the indices are now.
+        assert client._connection.nodes["serial"].node_id.NamespaceIndex == old_node.NamespaceIndex - 2
+        assert [item.value for item in await client.read_many(["serial", "own"])] == ["4711", "ours"]
 
 
 async def test_a_subscription_brings_values_in_order_with_times(shared_plc: Plc, make_client: MakeClient) -> None:

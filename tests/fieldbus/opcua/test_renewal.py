@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from fieldbus.opcua import CertificateError, Identity, Renewal, SecureClient, TrustList, create_identity, load_identity
+from fieldbus.opcua import (
+    CertificateError,
+    Identity,
+    Renewal,
+    SecureClient,
+    SharedIdentity,
+    TrustList,
+    create_identity,
+    load_identity,
+)
 from fieldbus.opcua.certificates import term
-from tests.fieldbus.opcua.support import MakeClient, Wild
+from tests.fieldbus.opcua.support import MakeClient, Wild, free_port
 
 NOW = dt.datetime.now(dt.UTC)
 
@@ -91,7 +101,7 @@ async def test_the_old_certificate_is_used_until_the_server_trusts_the_new_one(
     client: SecureClient = make_wild_client(wild, identity=current, renewal=plan)
     try:
         async with client, asyncio.timeout(60):
-            while plan.following() is None:
+            while len(client.certificates) < 3:  # the file is there before the client knows that it has made it
                 await asyncio.sleep(0.01)
             codes = {item.code: item.text for item in client.findings}
             assert set(codes) == {"certificate-expiry", "certificate-renewal"}
@@ -127,3 +137,95 @@ async def test_a_current_certificate_that_has_ended_gives_way_to_the_next(
             assert client.identity.certificate == following.certificate
     finally:
         path.unlink()
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not happened():
+            await asyncio.sleep(0.01)
+
+
+async def test_with_two_servers_each_gets_the_certificate_that_it_trusts_until_both_trust_the_next(
+    wild: Wild, make_wild_client: MakeClient, folder: Path, tmp_path: Path
+) -> None:
+    late = Wild(folder, free_port())
+    late.start()
+    current = ending(tmp_path)
+    plan = renewal(tmp_path)
+    shared = SharedIdentity(current, plan)
+    lists = [TrustList(server.folder / "trusted") for server in (wild, late)]
+    added = [trusted.add(current.certificate) for trusted in lists]
+    clients = [make_wild_client(server, identity=shared) for server in (wild, late)]
+    ours, others = clients
+    try:
+        for client in clients:
+            await client.connect()
+        await until(lambda: plan.following() is not None)
+        following = plan.following()
+        assert following is not None
+        added.append(lists[0].add(following.certificate))
+        await until(lambda: ours.identity == following)
+        assert (others.identity, plan.load()) == (current, current)  # the late one keeps the old one, and so do files
+        codes = [{item.code for item in client.findings} for client in clients]
+        assert codes == [{"certificate-expiry"}, {"certificate-expiry", "certificate-renewal"}]
+
+        added[0].unlink()  # the early server has done with the old certificate
+        for server, client in zip((wild, late), clients, strict=True):
+            server.do("cut")
+            await until(lambda client=client: client.connects_total == 2)  # type: ignore[misc]
+        assert (ours.identity, others.identity, plan.load()) == (following, current, current)
+
+        added.append(lists[1].add(following.certificate))
+        await until(lambda: plan.load().certificate == following.certificate)
+        assert {client.identity.certificate for client in clients} == {following.certificate}
+        assert (tmp_path / "bridge.previous.der").read_bytes() == current.der
+        assert [client.findings for client in clients] == [(), ()]
+    finally:
+        for client in clients:
+            await client.close()
+        late.stop()
+        for path in added:
+            path.unlink(missing_ok=True)
+
+
+async def test_what_servers_have_accepted_is_forgotten_when_it_is_another_certificate_or_refused(
+    tmp_path: Path,
+) -> None:
+    current = ending(tmp_path)
+    plan = renewal(tmp_path)
+    shared = SharedIdentity(current, plan)
+    first, second = shared.join(), shared.join()
+    following = await first.prepare()
+    assert following is not None
+    await first.accepted(following)
+    assert (first.choices(), second.choices()) == ((following, current), (current, following))
+    first.refused(following)
+    assert first.current == current
+    await first.accepted(following)
+    (tmp_path / "bridge.next.der").unlink()
+    another = await second.prepare()
+    assert another not in (None, following)
+    assert first.current == current
+    await first.accepted(following)  # of a connection that began before
+    await second.accepted(another)
+    assert plan.load() == current
+    await first.accepted(another)
+    assert (first.current, plan.load().certificate) == (second.current, another.certificate)
+
+
+async def test_whoever_only_looks_makes_nothing_and_promotes_nothing(tmp_path: Path) -> None:
+    current = ending(tmp_path)
+    plan = renewal(tmp_path)
+    shared = SharedIdentity(current, plan, look_only=True)
+    member = shared.join()
+    assert (member.renewal, await member.prepare(), plan.following()) == (None, None, None)
+    following = plan.prepare(current)
+    assert following is not None
+    await member.look()
+    assert member.choices() == (current, following)
+    await member.accepted(following)
+    assert plan.load() == current
+    with pytest.raises(ValueError, match="a renewal of its own"):
+        SecureClient(
+            "opc.tcp://x", identity=shared, server_certificate=tmp_path, namespace_uri="x", tags={}, renewal=plan
+        )

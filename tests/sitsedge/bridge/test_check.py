@@ -9,16 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from fieldbus.capture import Protocol
 from fieldbus.opcua import load_identity
+from sitsedge.bridge.app import BridgeApp
 from sitsedge.bridge.checks import StationReport, check_stations
 from sitsedge.bridge.config import BridgeConfig
 from sitsedge.bridge.main import deployed, main
+from sitsedge.bridge.stations.opcua_client import trigger_name
 from sitsedge.cli.main import app
+from sitsedge.config.stations import OpcUaStation
 from tests.fieldbus.fake_plc import running
 from tests.sitsedge.bridge.controllers import LAYOUT, STOP, logix, logix_station, s7_cpu, s7_station, stamp
+from tests.sitsedge.bridge.source_server import NAMESPACE
 from tests.sitsedge.bridge.support import Bridge, Source, free_port, server_station
 from tests.sitsedge.config.test_sources import GOOD
 
@@ -66,16 +71,40 @@ async def test_a_server_tells_types_intervals_and_what_is_missing(source: Source
     source.write(1_800_000_000 * 10**9, a=1.5, b=True, c=2.5)
     station = server_station(source.port)
     station["tags"].append({"name": "d", "path": "Plant/Missing", "unit": "1"})
+    station["tags"].append({"name": "e", "path": "Plant/nsu=urn:tests:gone;Level", "unit": "1"})
     [report] = await meet(folder, station, source_age_ms_max=5.0)
     assert report.reached
-    assert [(tag.name, tag.value) for tag in report.tags] == [("a", 1.5), ("b", True), ("c", 2.5), ("d", None)]
+    assert [(tag.name, tag.value) for tag in report.tags] == [
+        ("a", 1.5), ("b", True), ("c", 2.5), ("d", None), ("e", None),
+    ]  # fmt: skip
     codes = {fault.partition(":")[0] for fault in report.faults}
-    assert codes == {"bad-tag", "node-missing", "item-refused", "latency-claim"}
+    assert codes == {"bad-tag", "node-missing", "namespace-missing", "item-refused", "latency-claim"}
     assert report.facts["publishing"] == "every 10 ms"
     assert report.facts["certificate (server)"].endswith("days left")
     stranger = {**station, "server_certificate": "other.der"}
     [report] = await meet(folder, stranger)
     assert (report.ok, report.faults[0].partition(":")[0]) == (False, "server-certificate")
+
+
+def test_every_server_of_a_bridge_is_a_member_of_one_identity(folder: Path) -> None:
+    stations = [{**server_station(free_port(), (name,)), "name": name, "renew": True} for name in ("one", "two")]
+    bridge = Bridge(folder, *stations)
+    bridge.close()
+    data = {**bridge.config, "skew_ms_max": 500.0}
+    whole = BridgeApp(BridgeConfig.model_validate(data), folder)
+    whole._sender.close()
+    assert whole._identity is not None
+    assert len(whole._identity._members) == 2
+    assert whole._identity.renewal is not None
+    assert whole._identity.renewal.load() == whole._identity.current
+    del stations[1]["renew"]
+    with pytest.raises(ValidationError, match="'renew' the same"):
+        BridgeConfig.model_validate(data)
+
+
+def test_a_trigger_that_is_a_tag_is_subscribed_once() -> None:
+    station = OpcUaStation.model_validate({**server_station(1), "trigger": f"nsu={NAMESPACE};Plant/nsu={NAMESPACE};b"})
+    assert trigger_name(station) == "b"
 
 
 def test_a_source_that_publishes_is_not_asked(mill: Path, capsys: pytest.CaptureFixture[str]) -> None:

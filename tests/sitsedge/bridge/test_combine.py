@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldbus.opcua import ReadResult
-from sitsedge.bridge.combine import BAD_NO_DATA, REPEATED, Combiner, StationSample
+from sitsedge.bridge.combine import REPEATED, Combiner, StationSample
 from sitsedge.bridge.sample import (
     BAD_GONE,
+    BAD_NO_DATA,
     BAD_WAITING,
     FieldValue,
     LatestAssembler,

@@ -23,6 +23,7 @@ SERVER = """\
       tags:
         - {name: pressure, unit: bar, path: Line/Pressure, deadband: {kind: absolute, value: 0.01}}
 """
+SECOND = SERVER.replace("historian", "archive").replace("pressure", "other")
 
 
 @pytest.fixture
@@ -72,7 +73,9 @@ def test_paths_are_those_of_this_machine(folder: Path, password: str) -> None:
         ),
         ("namespace: urn:plant", "namespace: urn:plant\n      publishing_interval_ms: 201.0", "at most source_age"),
         ("bar, path", "tons, path", "one of the units"),
-        (SERVER, SERVER + SERVER.replace("historian", "archive").replace("pressure", "other"), "'renew' only with one"),
+        ("path: Line/Pressure", "path: 'nsu=urn:x/Pressure'", "no ';' after the namespace"),
+        ("path: Line/Pressure", "path: Line//Pressure", "an empty name"),
+        (SERVER, SERVER + SECOND.replace("renew: true", "renew: false"), "'renew' the same"),
     ],
 )
 def test_a_server_that_cannot_be_meant_is_refused(folder: Path, old: str, new: str, words: str) -> None:

@@ -17,7 +17,7 @@ from fieldbus.uadp import DataSetSample
 from sitsedge.bridge.app import BridgeApp
 from sitsedge.bridge.config import BridgeConfig
 from sitsedge.bridge.main import main
-from sitsedge.bridge.sample import BAD_GONE
+from sitsedge.bridge.sample import BAD_GONE, BAD_LOST, BAD_NO_DATA
 from sitsedge.bridge.stations.opcua import BAD_NODE_UNKNOWN
 from sitsedge.config import load_model
 from tests.sitsedge.bridge.support import Bridge, MakeBridge, Source, server_station
@@ -88,8 +88,26 @@ def test_a_stale_burst_is_counted_and_not_passed_on(source: Source, bridge: Brid
 def test_a_value_without_source_time_is_not_dated_by_guess(source: Source, bridge: Bridge) -> None:
     before = bridge.running()["dropped"].get("no-source-timestamp", 0)
     source.write(None, a=1.0, b=1.0, c=1.0)
-    bridge.wait(lambda s: s["dropped"].get("no-source-timestamp", 0) >= before + 3)
-    assert bridge.quiet()
+    snapshot = bridge.wait(lambda s: s["dropped"].get("no-source-timestamp", 0) >= before + 3)
+    assert snapshot["forwarded"] == snapshot["forwarded_bad_quality"], "that there are none may have been said by now"
+
+
+def test_a_cycle_that_stays_unfinished_is_told_to_the_loop(source: Source, make_bridge: MakeBridge) -> None:
+    bridge = make_bridge(source)
+    bridge.config["source_age_ms_max"] = 500
+    bridge.start()
+    bridge.running()
+    first = now_ns()
+    source.write(first, a=1.0, b=1.0, c=1.0)
+    assert bridge.samples(1)[0].values == (1.0,) * 3
+    source.write(now_ns(), a=2.0, b=2.0)
+    [sample] = bridge.samples(1)
+    assert (sample.values, sample.field_status) == ((None,) * 3, (BAD_LOST, BAD_LOST, BAD_NO_DATA))
+    assert sample.t_source_ns > first + S // 2
+    later = now_ns()
+    source.write(later, a=3.0, b=3.0, c=3.0)
+    [sample] = bridge.samples(1)
+    assert (sample.t_source_ns, sample.values) == (later, (3.0,) * 3)
 
 
 def test_server_restart_is_survived_and_old_values_are_not_mixed_with_new_ones(
@@ -238,7 +256,7 @@ async def test_our_own_unusable_files_are_refused_before_anything_is_opened(
 
 def test_trigger_policy_takes_unchanged_values_and_refuses_a_skew(source: Source, make_bridge: MakeBridge) -> None:
     bridge = make_bridge(source)
-    bridge.station.update({"trigger": "Plant/c", "tag_skew_ms_max": 2000})
+    bridge.station.update({"trigger": "Plant/c", "tag_skew_ms_max": 200})
     bridge.start()
     bridge.running()
     t = now_ns()
@@ -246,12 +264,13 @@ def test_trigger_policy_takes_unchanged_values_and_refuses_a_skew(source: Source
     [sample] = bridge.samples(1)
     assert (sample.t_source_ns, sample.values) == (t + 2 * US, (1.0, 2.0, 3.0))
     # The server does not notify a and b, whose values are what they were.
-    source.write_rows({"a": [1.0, 0, t + S], "b": [2.0, 0, t + S], "c": [3.5, 0, t + S]})
+    source.write_rows({"a": [1.0, 0, t + S // 10], "b": [2.0, 0, t + S // 10], "c": [3.5, 0, t + S // 10]})
     [sample] = bridge.samples(1)
-    assert (sample.t_source_ns, sample.values) == (t + S, (1.0, 2.0, 3.5))
-    source.write_rows({"a": [1.5, 0, t + 4 * S], "c": [4.0, 0, t + 4 * S]})
-    snapshot = bridge.wait(lambda s: s["dropped"].get("stale-tag") == 1)
-    assert snapshot["forwarded"] == 2
+    assert (sample.t_source_ns, sample.values) == (t + S // 10, (1.0, 2.0, 3.5))
+    source.write_rows({"a": [1.5, 0, t + 4 * S // 10], "c": [4.0, 0, t + 4 * S // 10]})
+    [sample] = bridge.samples(1)
+    assert (sample.t_source_ns, sample.values) == (t + 4 * S // 10, (1.5, None, 4.0))
+    assert bridge.wait(lambda s: s["dropped"].get("stale-tag") == 1)["forwarded_bad_quality"] == 1
 
 
 def test_a_counter_that_is_no_field_triggers_and_is_not_sent(source: Source, make_bridge: MakeBridge) -> None:
@@ -266,8 +285,9 @@ def test_a_counter_that_is_no_field_triggers_and_is_not_sent(source: Source, mak
     samples = bridge.samples(3)
     assert [s.values for s in samples] == [(1.0, 1.0, 1.0), (1.0, 1.0, 1.0), (1.0, 2.0, 1.0)]
     assert [s.t_source_ns for s in samples] == [t + k * US for k in range(1, 4)]
-    bridge.wait(lambda s: s["dropped"].get("bad-trigger") == 1)
-    assert bridge.quiet()
+    [sample] = bridge.samples(1)
+    assert (sample.t_source_ns, sample.values, sample.field_status) == (t + 4 * US, (None,) * 3, (BAD_SENSOR,) * 3)
+    assert bridge.wait(lambda s: s["forwarded"] == 4)["dropped"]["bad-trigger"] == 1
 
 
 @pytest.mark.slow

@@ -16,8 +16,11 @@ from fieldbus.uadp import LayoutReader
 from sitsedge.bridge.config import BridgeConfig
 from sitsedge.bridge.forward import Forwarder
 from sitsedge.bridge.sample import (
+    BAD_LOST,
+    BAD_NO_DATA,
     BAD_OUT_OF_RANGE,
     BAD_TYPE_MISMATCH,
+    BAD_WAITING,
     OPEN_CYCLES_MAX,
     FieldValue,
     SameTimestampAssembler,
@@ -83,10 +86,12 @@ def test_how_values_are_batched_does_not_change_same_timestamp_samples(items: li
 
 def test_trigger_without_skew_limit_takes_an_unchanged_tag_however_old() -> None:
     assembler = TriggerAssembler(TAGS, trigger="tick", skew_ns_max=None)
-    assert assembler.take([result("a", 1, 5.0), result("b", 2), result("tick", 3)]) == []
+    [early] = assembler.take([result("a", 1, 5.0), result("b", 2), result("tick", 3)])
+    assert early.fields == (FieldValue(5.0, 0), FieldValue(1.0, 0), FieldValue(None, BAD_WAITING))
     [sample] = assembler.take([result("tick", 9), result("c", 9, 7.0)])
     assert (sample.t_source_ns, [f.value for f in sample.fields]) == (9, [5.0, 1.0, 7.0])
-    assert assembler.take([result("tick", 10, 1, BAD)]) == []
+    [bad] = assembler.take([result("tick", 10, 1, BAD)])
+    assert (bad.t_source_ns, bad.fields) == (10, (FieldValue(None, BAD),) * 3)
     assert assembler.dropped == {"incomplete": 1, "bad-trigger": 1, "no-source-timestamp": 0}
 
 
@@ -103,8 +108,8 @@ def test_trigger_samples_hold_nothing_older_than_the_declared_skew(
             assert t > last
             last = t
             assert ("b", t) in given_at
-            for tag in TAGS:
-                assert any((tag, t + d) in given_at for d in range(-skew, skew + 1))
+            for tag, field in zip(TAGS, sample.fields, strict=True):
+                assert field.value is None or any((tag, t + d) in given_at for d in range(-skew, skew + 1))
 
 
 def test_tag_by_tag_delivery_of_several_cycles_gives_every_cycle() -> None:
@@ -128,8 +133,50 @@ def test_trigger_forgets_values_from_before_an_outage() -> None:
     assembler = TriggerAssembler(TAGS, trigger="c", skew_ns_max=1000)
     assembler.take([result("a", 1), result("b", 1)])
     assembler.reset()
-    assert assembler.take([result("c", 2)]) == []
+    [sample] = assembler.take([result("c", 2)])
+    assert [field.status for field in sample.fields] == [BAD_WAITING, BAD_WAITING, 0]
     assert assembler.dropped["incomplete"] == 1
+
+
+def test_a_tag_too_far_from_the_trigger_is_bad_in_its_sample_and_the_others_are_not() -> None:
+    assembler = TriggerAssembler(TAGS, trigger="c", skew_ns_max=5)
+    assembler.take([result("a", 1), result("b", 1, 0, BAD)])
+    [sample] = assembler.take([result("c", 9, 3.0)])
+    assert sample.fields == (FieldValue(None, BAD_NO_DATA), FieldValue(None, BAD), FieldValue(3.0, 0))
+    assert assembler.dropped["stale-tag"] == 1
+
+
+def test_cycles_that_stay_unfinished_are_said_without_any_of_their_values() -> None:
+    assembler = SameTimestampAssembler(TAGS)
+    assert assembler.take([result("a", 1), result("b", 1), result("c", 1)])
+    assert assembler.take([result("a", 2), result("b", 2, 0, BAD), result("a", 3), result("b", 3, 0, BAD)]) == []
+    assert assembler.given_up(4) is None, "a sample was made since the look before"
+    assert assembler.given_up(4) is not None
+    assert assembler.given_up(4) is None, "nothing came since"
+    assembler.take([result("a", 5), result("b", 5, 0, BAD)])
+    assert assembler.given_up(5) is None, "it may still be finished"
+    assert assembler.given_up(6) == (FieldValue(None, BAD_LOST), FieldValue(None, BAD), FieldValue(None, BAD_NO_DATA))
+    assert assembler.dropped["incomplete"] == 3
+    assembler.reset()
+    assembler.take([result("a", 7)])
+    unheard = assembler.given_up(8)
+    assert unheard is not None
+    assert [field.status for field in unheard] == [BAD_LOST, BAD_WAITING, BAD_WAITING]
+
+
+@pytest.mark.parametrize("t", [None, 3])
+def test_cycles_without_a_time_or_of_a_time_gone_by_are_said(t: int | None) -> None:
+    for assembler in (SameTimestampAssembler(TAGS), TriggerAssembler(TAGS, trigger="c", skew_ns_max=None)):
+        assert assembler.take([result(tag, 9) for tag in TAGS])
+        assembler.given_up(0)
+        assert assembler.given_up(0) is None
+        assembler.take([result("c", 9)])
+        assert assembler.given_up(0) is None, "what is repeated is no news"
+        assert assembler.take([result(tag, t) for tag in TAGS]) == []
+        said = assembler.given_up(0)
+        assert said is not None
+        assert all(field.value is None and field.status >> 30 == 2 for field in said)
+        assert assembler.given_up(0) is None, "said once"
 
 
 @pytest.mark.parametrize(

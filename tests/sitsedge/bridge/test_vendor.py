@@ -13,9 +13,8 @@ from fieldbus.capture import Protocol
 from fieldbus.s7.errors import S7Error
 from fieldbus.sample import BAD_NOT_FOUND, BAD_OUT_OF_SERVICE, BAD_TYPE_MISMATCH
 from sitsedge.bridge.app import BridgeApp
-from sitsedge.bridge.combine import BAD_NO_DATA
 from sitsedge.bridge.config import BridgeConfig
-from sitsedge.bridge.sample import BAD_GONE
+from sitsedge.bridge.sample import BAD_GONE, BAD_NO_DATA
 from sitsedge.config import load_model
 from tests.fieldbus.fake_plc import running
 from tests.fieldbus.vendor_cpus import MelsecCpu

@@ -55,8 +55,16 @@ def test_keys_without_end_and_files_that_are_there(tmp_path: Path) -> None:
     keys("show", file, code=Exit.ENVIRONMENT)
 
 
-@pytest.mark.parametrize("options", [("--group", "a mill"), ("--group", "mill", "--lifetime", "soon")])
-def test_what_no_key_file_can_have_makes_none(tmp_path: Path, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--group", "a mill"), "key-group: got 'a mill', expected 1 to 128 printable ASCII"),
+        (("--group", "x" * 5_000), "key-group: got 5000 characters, expected 1 to 128 printable ASCII"),
+        (("--group", "mill", "--lifetime", "soon"), "--lifetime soon"),
+    ],
+)
+def test_what_no_key_file_can_have_makes_none(tmp_path: Path, options: tuple[str, ...], named: str) -> None:
     done = CliRunner().invoke(app, ["fieldbus", "keys", "new", str(tmp_path / "mill.keys"), *options])
-    assert done.exit_code != 0
+    assert done.exit_code == Exit.USAGE
+    assert named in done.stderr
     assert list(tmp_path.iterdir()) == []

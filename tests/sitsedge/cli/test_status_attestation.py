@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sitsedge.config import load_deployment
 from sitsedge.errors import SitsError
 from sitsedge.supervisor.prepare import check_ima
 from sitsedge.supervisor.state import StateDir
-from sitsedge.telemetry import write_snapshot
+from sitsedge.telemetry import Snapshot, write_snapshot
 from tests.sitsedge.conftest import replace
 
 
@@ -86,3 +87,16 @@ def test_a_list_of_files_needs_the_kernel_s_own_tpm(mill: Path, tmp_path: Path) 
     listed = tmp_path / "list"
     listed.touch()
     check_ima(deployment, "hardware", listed=listed)
+
+
+@pytest.mark.parametrize(
+    ("said", "age_s", "word"),
+    [
+        ("starting", 1.0, "starting"),
+        ("starting", 40.0, "starting for 40 s"),
+        ("starting", 61.0, "silent for 61 s"),
+        ("running", 40.0, "silent for 40 s"),
+    ],
+)
+def test_a_slow_start_is_no_silence_unless_it_never_ends(said: str, age_s: float, word: str) -> None:
+    assert status.health(Snapshot("server", said, os.getpid(), age_s, {})) == word

@@ -31,6 +31,7 @@ OPCUA = """plc:
   auto_active_node: A
   applied_sequence_node: P
 """
+UNTYPED = GAP.replace(", plc_type: REAL", "")
 NODES = "node: Gap, applied_node: Gap, "
 SIGNALS = [
     Signal(name="speed", unit="%", scale=0.01, range=(-1.0, 1.0)),
@@ -76,6 +77,8 @@ RULES = {
     "node-needed": (GAP + S7, NODES, "", 6, "'node' and 'applied_node'"),
     "node-not-with-devices": (GAP + SLMP, "", "", 6, "fixed order"),
     "type-needed": (GAP + CIP, ", plc_type: REAL", "", 6, "'plc_type' for every output"),
+    "path-of-an-output": (UNTYPED + OPCUA, "applied_node: Gap", "applied_node: 'nsu=urn:x/Gap'", 6, "no ';' after"),
+    "path-of-a-node": (UNTYPED + OPCUA, "sequence_node: S", "sequence_node: 'S//T'", 10, "an empty name"),
     "type-not-with-opcua": (GAP + OPCUA, "", "", 6, "no 'plc_type'"),
     "unknown-type": (GAP + S7, "REAL", "STRING", 6, "'REAL'"),
     "scale-needed": (GAP + S7, "REAL", "DINT", 6, "'plc_scale'"),

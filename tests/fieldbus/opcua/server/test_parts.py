@@ -17,7 +17,7 @@ from asyncua.server.address_space import AddressSpace, NodeData
 from asyncua.server.internal_session import SessionState
 from asyncua.server.monitored_item_service import MonitoredItemData
 
-from fieldbus.opcua import TrustList
+from fieldbus.opcua import TrustList, create_identity
 from fieldbus.opcua.server import Limits
 from fieldbus.opcua.server.guard import GuardedInternalServer
 from fieldbus.opcua.server.listener import GuardedBinaryServer
@@ -35,13 +35,17 @@ LIMITS = Limits(connections=6, pending=4, pending_per_address=3, connections_per
 class Peer:
     """As much of a connection as admission looks at."""
 
-    def __init__(self, address: str, *, active: bool = False) -> None:
+    def __init__(self, address: str, *, active: bool = False, certificate: bytes | None = None) -> None:
         self.address = address
+        self.certificate = certificate
         self.active = active
         self.ended = ""
 
     def pending(self) -> bool:
         return not self.active
+
+    def application(self) -> bytes | None:
+        return self.certificate
 
     def abort(self, reason: str) -> None:
         self.ended = reason
@@ -70,6 +74,36 @@ def test_the_oldest_without_a_session_makes_room_and_none_with_one_does(tmp_path
     listening.clients[:] = active
     assert not listening.admit(Peer("10.0.1.2"))
     assert not any(peer.ended for peer in active)
+
+
+async def test_a_file_that_is_no_certificate_keeps_nobody_who_was_removed_and_cuts_off_nobody_who_is_listed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trust, listening = TrustList(tmp_path / "trusted"), listener(tmp_path / "trusted")
+    identities = [create_identity(tmp_path, name, application_uri=f"urn:tests:{name}") for name in ("kept", "removed")]
+    kept, removed = (Peer(one.application_uri, active=True, certificate=one.der) for one in identities)
+    listening.clients += [kept, removed]
+    entries = [trust.add(identity.certificate) for identity in identities]
+    await listening._check_trust()
+    assert (kept.ended, removed.ended) == ("", "")
+    (trust.directory / "junk.der").write_bytes(b"junk")
+    entries[1].unlink()
+    await listening._check_trust()
+    await listening._check_trust()
+    assert (kept.ended, removed.ended) == ("", "its certificate is trusted no more")
+    assert caplog.text.count("junk.der") == 1, "said once"
+
+
+async def test_a_trust_list_that_cannot_be_read_trusts_nobody(tmp_path: Path) -> None:
+    listening = listener(tmp_path / "gone")
+    identity = create_identity(tmp_path, "panel", application_uri="urn:tests:panel")
+    living = Peer("10.0.0.1", active=True, certificate=identity.der)
+    waiting = Peer("10.0.0.1", certificate=identity.der)
+    listening.clients += [living, waiting]
+    await listening._check_trust()
+    assert (living.ended, waiting.ended) == ("its certificate is trusted no more", ""), "who waits is checked anyway"
+    with pytest.raises(ServiceError):
+        listening.iserver.application(identity.der, label="a newcomer")
 
 
 def test_connections_come_no_faster_than_the_rate_of_their_address(tmp_path: Path) -> None:
