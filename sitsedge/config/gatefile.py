@@ -16,6 +16,7 @@ from fieldbus.opcua.paths import PATH_CHARACTERS_MAX
 from sitsedge.config.browsepath import browse_path
 from sitsedge.config.deployment import PROOF_BACKLOG, PROOF_DEADLINE_MS, ProofBacklog, ProofDeadline
 from sitsedge.config.plc import INTEGER_BITS, Plc, PlcType, with_protocol
+from sitsedge.config.plc_places import shared_places
 from sitsedge.config.source import ConfigError, ConfigFault, Path_, VersionOne, dotted, load_model, positions_of
 from sitsedge.config.strict import FieldName, Milliseconds, Strict
 
@@ -118,6 +119,7 @@ def load_gate_file(path: Path) -> GateFile:
         faults = [_fault(path, ("outputs", index), text) for index, text in _places(gate.outputs, gate.plc.protocol)]
         if gate.plc.protocol == "opcua":
             faults += [_fault(path, place, text) for place, text in _wrong_paths(gate.outputs)]
+        faults += [_fault(path, place, text) for place, text in shared_places(gate.plc, gate.outputs)]
         if faults:
             raise ConfigError(faults)
     return gate

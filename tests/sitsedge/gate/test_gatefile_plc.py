@@ -31,7 +31,7 @@ OPCUA = """plc:
   auto_active_node: A
   applied_sequence_node: P
 """
-UNTYPED = GAP.replace(", plc_type: REAL", "")
+UNTYPED = GAP.replace(", plc_type: REAL", "").replace("applied_node: Gap", "applied_node: GapNow")
 NODES = "node: Gap, applied_node: Gap, "
 SIGNALS = [
     Signal(name="speed", unit="%", scale=0.01, range=(-1.0, 1.0)),
@@ -59,7 +59,7 @@ def test_every_protocol(plc: str, kind: type, endpoint: str, tmp_path: Path) -> 
     if kind is SlmpPlc:
         outputs = outputs.replace(NODES, "").replace("node: Speed, applied_node: Speed, ", "")
     if kind is OpcUaPlc:
-        outputs = outputs.replace(", plc_type: REAL", "").replace(", plc_type: INT, plc_scale: 0.01", "")
+        outputs = UNTYPED
     gate = load_gate_file(gate_file(tmp_path, HEAD + outputs + plc))
     assert isinstance(gate.plc, kind)
     assert gate.plc.endpoint == endpoint
@@ -77,12 +77,21 @@ RULES = {
     "node-needed": (GAP + S7, NODES, "", 6, "'node' and 'applied_node'"),
     "node-not-with-devices": (GAP + SLMP, "", "", 6, "fixed order"),
     "type-needed": (GAP + CIP, ", plc_type: REAL", "", 6, "'plc_type' for every output"),
-    "path-of-an-output": (UNTYPED + OPCUA, "applied_node: Gap", "applied_node: 'nsu=urn:x/Gap'", 6, "no ';' after"),
+    "path-of-an-output": (UNTYPED + OPCUA, "applied_node: GapNow", "applied_node: 'nsu=urn:x/Gap'", 6, "no ';' after"),
     "path-of-a-node": (UNTYPED + OPCUA, "sequence_node: S", "sequence_node: 'S//T'", 10, "an empty name"),
     "type-not-with-opcua": (GAP + OPCUA, "", "", 6, "no 'plc_type'"),
     "unknown-type": (GAP + S7, "REAL", "STRING", 6, "'REAL'"),
     "scale-needed": (GAP + S7, "REAL", "DINT", 6, "'plc_scale'"),
     "scale-of-a-real": (SPEED + S7, "INT", "REAL", 6, "'plc_scale'"),
+    "devices-overlap": (GAP.replace(NODES, "") + SLMP, "D1100", "D1010", 7, "20 words from D1000 on are the request's"),
+    "devices-overlap-from-below": (GAP.replace(NODES, "") + SLMP, "D1100", "D995", 7, "a block apart"),
+    "one-memory-two-names": (GAP.replace(NODES, "") + SLMP.replace("D1000", "R0"), "D1100", "ZR4", 7, "a block apart"),
+    "structures-overlap": (GAP + CIP, "controller_slot: 2", "applied: SITSRequest.Slot", 7, "another structure"),
+    "slots-overlap": (GAP + S7, "layout:", "slots: [Request.A, Request.A.B], layout:", 7, "two slots apart"),
+    "slot-in-applied": (GAP + S7, "layout:", "slots: [Applied.A, Request.B], layout:", 7, "a slot outside 'applied'"),
+    "member-twice": (GAP + SPEED + S7, "node: Speed", "node: Gap", 7, "Gap is outputs.0.node's"),
+    "node-twice": (UNTYPED + OPCUA, "heartbeat_node: H", "heartbeat_node: S", 11, "S is plc.sequence_node's"),
+    "applied-is-the-request": (UNTYPED + OPCUA, "applied_node: GapNow", "applied_node: Gap", 6, "outputs.0.node's"),
     "limits-beyond-the-type": (SPEED + S7, "0.01", "0.00001", 6, "limits that INT holds"),
 }
 
