@@ -110,14 +110,15 @@ class ProofQueue:
         run("PRAGMA synchronous = FULL")
         run("PRAGMA cell_size_check = ON")
         found = run("PRAGMA application_id").fetchone()[0]
-        if found == 0 and run("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-            run("BEGIN IMMEDIATE")
-            if run("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:  # the other process may have been first
+        if found == 0:
+            run("BEGIN IMMEDIATE")  # the other process may be making it: what counts is seen from in here
+            found = run("PRAGMA application_id").fetchone()[0]
+            if found == 0 and run("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
                 for statement in _SCHEMA:
                     run(statement)
                 run(f"PRAGMA application_id = {APPLICATION_ID}")
+                found = APPLICATION_ID
             run("COMMIT")
-            return
         if found != APPLICATION_ID:
             raise _damaged(f"a file of application {found:#x}", "a queue of owed proofs")
         if (problem := run("PRAGMA quick_check(1)").fetchone()[0]) != "ok":

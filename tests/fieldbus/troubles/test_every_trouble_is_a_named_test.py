@@ -19,7 +19,7 @@ TROUBLES: dict[str, tuple[str, ...]] = {
     "node unknown after server restart": (
         f"{HERE}/test_node_unknown_after_server_restart.py",
         f"{OPCUA}/test_client.py::test_after_a_restart_nodes_are_resolved_anew_and_subscriptions_go_on",
-        f"{OPCUA}/test_client.py::test_a_node_lost_in_a_restart_does_not_hold_up_the_others",
+        f"{OPCUA}/test_client.py::test_a_node_or_namespace_lost_in_a_restart_does_not_hold_up_the_others",
         f"{OPCUA}/test_subscription.py::test_a_node_that_goes_and_comes_back_is_taken_up_without_a_reconnect",
         "sitsedge/bridge/test_process.py::test_a_tag_lost_in_a_restart_degrades_and_is_named",
     ),

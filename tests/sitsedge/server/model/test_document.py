@@ -30,7 +30,9 @@ def test_every_name_of_the_tree_is_a_browse_name() -> None:
 
 def test_methods_have_the_arguments_that_the_table_says() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \| ([^|]*) \|$", PAGE, re.MULTILINE)
-    assert {row[0] for row in rows} == {"FetchRecord", "FetchProof", "StepDown"}
+    methods = {"FetchRecord", "FetchProof", "StepDown"}
+    rows = [row for row in rows if row[0] in methods]  # another table of three columns tells of the alarms
+    assert {row[0] for row in rows} == methods
     for name, *columns in rows:
         for column, kind in zip(columns, ("InputArguments", "OutputArguments"), strict=True):
             path = f"ApplianceType.{name}.{kind}"
